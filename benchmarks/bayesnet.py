@@ -23,17 +23,15 @@ from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, reported_accuracy, split_rows, train_and_test
-from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import WaySummary, attribute_sets, marginal, tvd
-from dither.models import Model
-from dither.protocols.bayesnet.learn import choose_root
-from dither.protocols.bayesnet.machine import BayesNetParameters, BayesNetwork
-from dither.protocols.independent import IndependentParameters, IndependentProtocol
-from dither.protocols.machine import Campaign
+from dither.fit import Model, mutual_information
+from dither.fit.bayes_net import Network, search_network
+from dither.fit.joint import estimate_joints
+from dither.methods.bayesnet import BayesNetParameters, BayesNetwork, choose_root
+from dither.methods.independent import IndependentParameters, IndependentProtocol
+from dither.methods.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
-from dither.structure import mutual_information
-from dither.structure.bayes_search import Network, search_network
 
 SEED = 20200429
 POPULATION = 1_500_000

@@ -19,11 +19,11 @@ import numpy as np
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import BESIDE
 from dither._histogram import collect, histogram
-from dither.estimate.project import normal_interval
-from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.estimates import ConsumerCounts
-from dither.protocols.histogram.smart import choose
-from dither.protocols.histogram.values import ValueGroup, gather
+from dither.fit.project import normal_interval
+from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.estimates import ConsumerCounts
+from dither.methods.histogram.smart import choose
+from dither.methods.histogram.values import ValueGroup, gather
 
 SEED = 20210208
 GROUPS = {1: (10,), 3: (3, 5, 7), 5: (3, 5, 7, 10, 15)}  # by number of consumers

@@ -24,12 +24,12 @@ import numpy as np
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.datasets.generated import generate_network
-from dither.models.grouped import add_up
-from dither.protocols import start
+from dither.fit.ruled import add_up
+from dither.methods import start
+from dither.release.intervals import Bootstrap, student_quantile
+from dither.release.replicates import prepare_bootstrap, redraw
 from dither.schema import Attribute, Schema
 from dither.schema.cells import count_cells
-from dither.uncertainty.bootstrap import Bootstrap, student_quantile
-from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
 WAYS = (1, 2, 3)
 SETS = 60  # of pairs, and of triples
@@ -38,7 +38,7 @@ REAL = ("Adult", "NLTCS", "Retail", "San Francisco pay", "Baltimore pay")
 PAY = {"San Francisco pay": "salary_sf", "Baltimore pay": "salary_baltimore"}
 PAY_BINS, PAY_SEED = 16, 5
 LIKE_ADULT = ("age", "sex", "education", "marital_status", "occupation", "hours_per_week", "income")
-LEAST_SHARE = 0.002  # a question about fewer people is not asked
+MIN_SHARE = 0.002  # a question about fewer people is not asked
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def answered(
     rows[(0, *(-1 for _ in table.shape))] = 1.0
     rows[1][..., -1] = 1.0  # the condition: the last attribute alone
     exact = rows.reshape(2, -1) @ table.ravel()
-    if not LEAST_SHARE < exact[0] < 1 - LEAST_SHARE:
+    if not MIN_SHARE < exact[0] < 1 - MIN_SHARE:
         return None
     answer = found.linear(names, groups, rows)
     value, slope, wanted = answer.estimates[0], np.array([1.0, 0.0]), exact[0]

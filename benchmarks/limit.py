@@ -24,11 +24,11 @@ from benchmarks.tables import Table
 from benchmarks.thorough_intervals import thorough_coverage
 from dither.datasets import generate_network
 from dither.evaluation.metrics import attribute_sets, marginal
-from dither.models import Model
+from dither.fit import Model
+from dither.methods import ProtocolMachine, start
+from dither.methods.prior import PublicRows, give_prior
 from dither.planner import population_of, predict
-from dither.planner.predict import MOST_PUBLIC_ROWS
-from dither.protocols import ProtocolMachine, start
-from dither.protocols.prior import PublicRows, give_prior
+from dither.planner.predict import MAX_PUBLIC_ROWS
 from dither.schema import Schema
 from dither.simulate import simulate
 
@@ -274,7 +274,7 @@ def forecast_with_third(
     """The 2-way error that the planner predicts with a random third of Adult as prior, and without it."""
     public = public_third(data_dir)
     model, _ = population_of(tables.load("Adult", data_dir).schema, public)
-    rows = min(len(public), MOST_PUBLIC_ROWS)
+    rows = min(len(public), MAX_PUBLIC_ROWS)
     known = predict("mixture", model, participants, epsilon, repeats=2, public_rows=rows)
     return known.tvd[2], predict("mixture", model, participants, epsilon, repeats=2).tvd[2]
 

@@ -29,17 +29,16 @@ from benchmarks.tasks import (
     split_rows,
     train_and_test,
 )
-from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
-from dither.protocols.lopub.learn import find_dependences
-from dither.protocols.lopub.machine import LoPub, LoPubParameters
-from dither.protocols.machine import Campaign
+from dither.fit import mutual_information, mutual_information_threshold, prune_by_entropy
+from dither.fit.joint import estimate_joints
+from dither.methods.lopub import LoPub, LoPubParameters, find_dependences
+from dither.methods.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
-from dither.structure import mutual_information, mutual_information_threshold, prune_by_entropy
 
 SEED = 20180301
-MOST_CELLS = {2: 10_000, 3: 20_000, 5: 10_000}  # larger joints are left to the model
+MAX_CELLS = {2: 10_000, 3: 20_000, 5: 10_000}  # larger joints are left to the model
 WIDE_SETS = 30  # sets of five attributes with many values each
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "EM": {"estimator": "em"},
@@ -132,7 +131,7 @@ def chosen_sets(table: Table, k: int, sets: int) -> list[tuple[int, ...]]:
     rng = np.random.default_rng([SEED, k])
     names = table.schema.names
     drawn = attribute_sets(len(names), k, 20 * sets, rng)
-    fitting = [s for s in drawn if table.schema.cells([names[i] for i in s]) <= MOST_CELLS[k]]
+    fitting = [s for s in drawn if table.schema.cells([names[i] for i in s]) <= MAX_CELLS[k]]
     wanted = min(len(fitting), min(sets, WIDE_SETS) if k == 5 and not table.binary else sets)
     return [fitting[i] for i in sorted(rng.choice(len(fitting), wanted, replace=False))]
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from benchmarks.harness import Study
 from benchmarks.tables import Table
-from dither.estimate.joint import estimate_joints
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
-from dither.protocols.lopub.machine import LoPub, LoPubParameters
-from dither.protocols.machine import Campaign
+from dither.fit import mutual_information, mutual_information_threshold, prune_by_entropy
+from dither.fit.joint import estimate_joints
+from dither.methods.lopub import LoPub, LoPubParameters
+from dither.methods.machine import Campaign
 from dither.simulate import simulate
-from dither.structure import mutual_information, mutual_information_threshold, prune_by_entropy
 
 SEED = 10
 PHI = {

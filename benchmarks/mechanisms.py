@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Bench, NotAvailable, Size, Study
-from dither.harness.apart import apart, peak_megabytes
+from dither.lab.harness.apart import apart, peak_megabytes
 
 EPSILON = 1.0
 

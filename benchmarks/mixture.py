@@ -17,9 +17,9 @@ from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal
-from dither.harness.apart import apart, peak_megabytes
-from dither.models import Model
-from dither.protocols import ProtocolMachine, start
+from dither.fit import Model
+from dither.lab.harness.apart import apart, peak_megabytes
+from dither.methods import ProtocolMachine, start
 from dither.simulate import simulate
 
 PEOPLE = {"Adult": 1_500_000, "NLTCS": 1_000_000}

@@ -16,7 +16,7 @@ from dither.evaluation.metrics import (
     summarise_ways,
     tvd,
 )
-from dither.models import Model
+from dither.fit import Model
 from dither.types import Codes
 
 

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dither.display.bars import WIDTH
-from dither.display.svg import label
-from dither.harness.lines import Line, line_plot
-from dither.harness.page import TEMPLATES
+from dither.display import WIDTH, label
+from dither.release.charts import Line, line_plot
+from dither.release.pages import TEMPLATES
 
 RIGHT, HEIGHT = 150, 250
 STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"
@@ -48,11 +47,11 @@ def line_chart(
 def stopping() -> str:
     """True and estimated risk along one fit, and the residual that keeps falling."""
     from dither.datasets.generated import generate_network
-    from dither.estimate import answers_of
-    from dither.estimate.mixture_fit import FitOptions, _prepared
-    from dither.estimate.targets import pair_targets
-    from dither.protocols.machine import Campaign
-    from dither.protocols.mixture.machine import MixtureParameters, MixtureProtocol
+    from dither.fit import answers_of
+    from dither.fit.mixture.fit import FitOptions, _prepared
+    from dither.fit.mixture.targets import pair_targets
+    from dither.methods.machine import Campaign
+    from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
     from dither.simulate import simulate
 
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
@@ -88,7 +87,7 @@ def stopping() -> str:
 
 def cost_of_pairs() -> str:
     """The one-way error of asking everything in pairs or sets, relative to single questions, by epsilon."""
-    from dither.protocols.mixture.plan import (
+    from dither.methods.mixture.plan import (
         Sets,
         one_way_error,
         one_way_precision,

@@ -14,8 +14,8 @@ import numpy as np
 from benchmarks import tables
 from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Size, Study
 from benchmarks.model_error import evaluate_model
+from dither.methods import start
 from dither.planner import assumed_dependence, predict, reference_population
-from dither.protocols import start
 from dither.simulate import simulate
 
 SEED = 11

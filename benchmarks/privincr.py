@@ -23,13 +23,10 @@ from benchmarks.rivals import RIVALS, rival_joint
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import classification, split_rows
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
-from dither.models import Model
-from dither.protocols import calm, fourier, independent
-from dither.protocols.bayesnet import machine as bayesnet
-from dither.protocols.jtree_nonprivate import publish_nonprivate
-from dither.protocols.lopub import machine as lopub
-from dither.protocols.machine import Campaign, ProtocolMachine
-from dither.protocols.privincr import machine as privincr
+from dither.fit import Model
+from dither.methods import bayesnet, calm, fourier, independent, lopub, privincr
+from dither.methods.jtree_nonprivate import publish_nonprivate
+from dither.methods.machine import Campaign, ProtocolMachine
 from dither.schema import Schema
 from dither.simulate import simulate
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dither.estimate import norm_sub
+from dither.fit import norm_sub
 from dither.mechanisms import mechanism
 
 

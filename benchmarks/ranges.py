@@ -18,14 +18,13 @@ import numpy as np
 from benchmarks.chp import GENERATED, names, salaries
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.range_rivals import ahead, hdg, hierarchy
-from dither._histogram import asked_partition, collect
-from dither._several_values import several_values
-from dither.estimate import norm_sub
+from dither._histogram import asked_partition, collect, several_values
+from dither.fit import norm_sub
 from dither.mechanisms import mechanism
 from dither.mechanisms.square_wave import SquareWave
-from dither.protocols.histogram.consumer import Partition, read_consumers
-from dither.protocols.histogram.estimates import OutputCells
-from dither.protocols.histogram.values import gather
+from dither.methods.histogram.consumer import Partition, read_consumers
+from dither.methods.histogram.estimates import OutputCells
+from dither.methods.histogram.values import gather
 from dither.release.query.numbers import NumberInquiry
 
 SEED = 20261117

@@ -16,7 +16,7 @@ import numpy as np
 from dither.datasets import open_table
 from dither.evaluation.metrics import marginal
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.protocols import start
+from dither.methods import start
 from dither.schema.table import encode
 from dither.simulate import simulate
 

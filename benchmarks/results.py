@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dither.harness.page import digits, label, words
+from dither.lab.harness.page import digits, label, words
 from dither.schema.files import write_atomically
 
 if TYPE_CHECKING:
-    from dither.harness import Outcome
+    from dither.lab.harness import Outcome
 
 HERE = Path(__file__).resolve().parent
 STORED, RESULTS, README = HERE / "results.json", HERE / "RESULTS.md", HERE.parent / "README.md"
@@ -33,7 +33,7 @@ WHOLE_LINES = 30  # a longer study is shown as its charts' lines instead
 
 def keep(outcome: Outcome) -> None:
     """Put a full run's means into results.json, replacing what stood there of this benchmark, and rewrite the texts."""
-    from dither.harness.run import machine
+    from dither.lab.harness.run import machine
 
     if outcome.bench.size != "full":
         raise ValueError("only full sizes are stored")

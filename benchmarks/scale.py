@@ -23,12 +23,12 @@ import pyarrow as pa
 
 from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.datasets.generated import generate_network
-from dither.estimate import answers_of
-from dither.estimate.mixture_fit import FitOptions, fit_mixture
-from dither.estimate.targets import pair_targets
-from dither.harness.apart import apart, peak_megabytes
+from dither.fit import answers_of
+from dither.fit.mixture.fit import FitOptions, fit_mixture
+from dither.fit.mixture.targets import pair_targets
+from dither.lab.harness.apart import apart, peak_megabytes
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.protocols import start
+from dither.methods import start
 from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dither.evaluation.metrics import marginal
-from dither.models import Independent
+from dither.fit import Independent
 from dither.schema import Schema
 
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

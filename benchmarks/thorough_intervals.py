@@ -14,12 +14,12 @@ import numpy as np
 
 from benchmarks.harness import NotAvailable
 from benchmarks.interval_coverage import population, questions_held
-from dither.estimate.bayes import CHAINS, SampleOptions, member_size
-from dither.estimate.mixture_fit import MixtureFit
-from dither.models import Model
-from dither.protocols import start
-from dither.protocols.mixture.machine import MixtureProtocol, as_model
-from dither.uncertainty.replicates import prepare_bootstrap, redraw
+from dither.fit import Model
+from dither.fit.mixture.bayes import CHAINS, SampleOptions, member_size
+from dither.fit.mixture.fit import MixtureFit
+from dither.methods import start
+from dither.methods.mixture.machine import MixtureProtocol, as_model
+from dither.release.replicates import prepare_bootstrap, redraw
 
 REPLICATES, DRAWS = "replicates, fitted quickly", "draws of the posterior"
 

@@ -17,14 +17,14 @@ from benchmarks import tables
 from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
-from dither.estimate import answers_of
-from dither.estimate.mixture_fit import fit_mixture
-from dither.estimate.set_tables import set_targets
-from dither.estimate.targets import pair_targets
-from dither.protocols import ProtocolMachine, start
-from dither.protocols.mixture.machine import as_model
+from dither.fit import answers_of
+from dither.fit.mixture.fit import fit_mixture
+from dither.fit.mixture.set_tables import set_targets
+from dither.fit.mixture.targets import pair_targets
+from dither.methods import ProtocolMachine, start
+from dither.methods.mixture.machine import as_model
+from dither.release.replicates import redraw
 from dither.simulate import simulate
-from dither.uncertainty.replicates import redraw
 
 NETWORKS = {
     "12 binary": (2,) * 12,

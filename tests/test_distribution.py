@@ -19,11 +19,11 @@ import dither
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-MOST_DEPENDENCIES = 12
+MAX_DEPENDENCIES = 12
 
 
 def test_few_libraries_are_asked_for_and_extras_are_there() -> None:
-    assert len(PROJECT["dependencies"]) <= MOST_DEPENDENCIES
+    assert len(PROJECT["dependencies"]) <= MAX_DEPENDENCIES
     assert {"server", "spark", "sdmetrics", "notebook", "docs"} <= set(
         PROJECT["optional-dependencies"]
     )
@@ -122,7 +122,7 @@ def test_the_wheel_works_with_what_it_asks_for_and_nothing_else(tmp_path: Path) 
     assert not [name for name in inside if name.endswith((".nbi", ".nbc", ".pyc"))]
     assert (
         len([r for r in told.get_all("Requires-Dist", []) if "extra ==" not in r])
-        <= MOST_DEPENDENCIES
+        <= MAX_DEPENDENCIES
     )
     assert {"server", "spark", "sdmetrics", "notebook"} <= set(told.get_all("Provides-Extra", []))
     with tarfile.open(source) as held_source:

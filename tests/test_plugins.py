@@ -13,19 +13,19 @@ from dither.cli import run
 from dither.datasets import Dataset
 from dither.errors import InputError, ReportError
 from dither.mechanisms import GRR, mechanism, mechanism_from_json
+from dither.methods import method as find_method
+from dither.methods import methods, plugin_faults
+from dither.methods.independent import IndependentProtocol
 from dither.plugins import plugin, plugins
-from dither.protocols import method as find_method
-from dither.protocols import methods, plugin_faults
-from dither.protocols.independent import IndependentProtocol
 from dither.schema import Attribute, Schema
 
 CODE = '''
 from dataclasses import dataclass
 import pyarrow as pa
 from dither.datasets import Dataset
-from dither.harness import Bench, Chart, Study
+from dither.lab.harness import Bench, Chart, Study
 from dither.mechanisms import GRR
-from dither.protocols.independent import IndependentProtocol
+from dither.methods.independent import IndependentProtocol
 from dither.schema import Attribute, Schema
 
 class Mine(IndependentProtocol):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dither.display import progress
-from dither.display.progress import followed, progress_bar, time_left
+from dither import progress
+from dither.progress import followed, progress_bar, time_left
 
 
 class Page:

@@ -18,12 +18,11 @@ from scipy import stats
 
 from dither.errors import ParameterError
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.randomness import check_seed, generator, public_seed
-from dither.randomness.bits import StreamBits
+from dither.randomness import StreamBits, check_seed, generator, public_seed
 
 KEY = bytes(range(32))
 # A fixed key makes these tests repeatable; a wrong law would show as a p-value far below this.
-LEAST_P = 1e-4
+MIN_P = 1e-4
 
 
 def keyed(key: bytes = KEY) -> np.random.Generator:
@@ -69,9 +68,9 @@ def test_uniforms_are_uniform_and_independent() -> None:
     draws = keyed().random(400_000)
     assert 0 <= draws.min() < draws.max() < 1
     cells = (draws * 64).astype(int)
-    assert stats.chisquare(np.bincount(cells, minlength=64)).pvalue > LEAST_P
+    assert stats.chisquare(np.bincount(cells, minlength=64)).pvalue > MIN_P
     follow = np.bincount(cells[:-1] * 64 + cells[1:], minlength=4_096)
-    assert stats.chisquare(follow).pvalue > LEAST_P
+    assert stats.chisquare(follow).pvalue > MIN_P
     bits = np.unpackbits(
         np.frombuffer(keyed().bytes(400_000), np.uint8).reshape(-1, 4), axis=1
     ).mean(axis=0)
@@ -89,17 +88,17 @@ def test_binomials_have_their_law_and_a_wrong_one_is_noticed(n: int) -> None:
     )
     for p, fits in ((0.3, True), (0.303 if n > 1_000 else 0.31, False)):
         reached = np.concatenate([[0], stats.binom.cdf(np.unique(edges), n, p), [1]])
-        assert bool(stats.chisquare(found, np.diff(reached) * len(draws)).pvalue > LEAST_P) is fits
+        assert bool(stats.chisquare(found, np.diff(reached) * len(draws)).pvalue > MIN_P) is fits
 
 
 def test_normals_multinomials_and_integers_have_their_laws() -> None:
     rng = keyed()
-    assert stats.kstest(rng.standard_normal(100_000), "norm").pvalue > LEAST_P
+    assert stats.kstest(rng.standard_normal(100_000), "norm").pvalue > MIN_P
     shares = np.array([0.5, 0.25, 0.2, 0.05])
-    assert stats.chisquare(rng.multinomial(100_000, shares), shares * 100_000).pvalue > LEAST_P
-    assert stats.chisquare(np.bincount(rng.integers(0, 37, 100_000), minlength=37)).pvalue > LEAST_P
+    assert stats.chisquare(rng.multinomial(100_000, shares), shares * 100_000).pvalue > MIN_P
+    assert stats.chisquare(np.bincount(rng.integers(0, 37, 100_000), minlength=37)).pvalue > MIN_P
     firsts = [rng.permutation(6)[0] for _ in range(6_000)]
-    assert stats.chisquare(np.bincount(firsts, minlength=6)).pvalue > LEAST_P
+    assert stats.chisquare(np.bincount(firsts, minlength=6)).pvalue > MIN_P
 
 
 def test_threads_share_a_generator_without_sharing_a_word() -> None:
@@ -181,7 +180,7 @@ def test_a_generator_goes_when_nobody_needs_it() -> None:
 BROKEN = """
 import numpy as np
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.randomness.bits import StreamBits
+from dither.randomness import StreamBits
 class Broken(RandomStream):
     failures = 0
     def words(self, count, dtype=np.uint64):

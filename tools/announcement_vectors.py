@@ -565,7 +565,7 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
         ),
         *(
             (f"round {number!r}", {"plan": plan | {"round": number}})
-            for number in (-1, limits.MOST_ROUNDS, 2**32, 0.5, "0", True, None)
+            for number in (-1, limits.MAX_ROUNDS, 2**32, 0.5, "0", True, None)
         ),
         ("no round", {"plan": {key: value for key, value in plan.items() if key != "round"}}),
         *(
@@ -636,7 +636,7 @@ def _wrong_numbers() -> Iterator[tuple[str, Json]]:
         ("a wave with sets", asking(wave, {}, sets=["1"])),
         ("a strategy whose cells are a list", asking(sets, {}, cells=[2])),
     )
-    count = limits.MOST_PAIRS // 4096 + 1
+    count = limits.MAX_PAIRS // 4096 + 1
     lists = {"sets": ["1"] * count, "high": [2] * count, "low": [1] * count}
     yield "more sets and cells than a device adds up", asking(sets, {}, cells=4096, **lists)
     yield "more cells than sets can be of", asking(sets, {}, cells=2**40)

@@ -335,7 +335,7 @@ def _refused_envelopes() -> Iterator[Case]:
     changes: tuple[dict[str, Any], ...] = (
         {"campaign": "00"},
         {"round": -1},
-        {"round": limits.MOST_ROUNDS},
+        {"round": limits.MAX_ROUNDS},
         {"reports": []},
         {"reports": [report | {"token": "00"}]},
         {"reports": [report | {"question": 65535}]},

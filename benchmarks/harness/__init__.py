@@ -1,6 +1,15 @@
 """What the benchmarks here are written in: the package's own harness, which runs benchmarks from elsewhere too."""
 
-from dither.harness import Bench, Chart, NotAvailable, Outcome, Size, Study, execute, write_contents
+from dither.lab.harness import (
+    Bench,
+    Chart,
+    NotAvailable,
+    Outcome,
+    Size,
+    Study,
+    execute,
+    write_contents,
+)
 
 __all__ = [
     "Bench",

@@ -111,7 +111,7 @@ def dither(
     method: str, codes: np.ndarray, about: dict[str, Any], epsilon: float, delta: float, seed: int
 ) -> Callable[[], dict[str, Draw]]:
     """A whole local campaign: every row is a participant, and the fit begins when their reports are in."""
-    from dither.protocols import start
+    from dither.methods import start
     from dither.schema import schema_from_json
     from dither.simulate import simulate
 

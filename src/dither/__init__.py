@@ -40,42 +40,42 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
+    from dither._histogram import several_values as several_values
     from dither._publish import publish as publish
-    from dither._several_values import several_values as several_values
     from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
     from dither.central.release import CentralRelease as CentralRelease
-    from dither.comparison import Comparison as Comparison
-    from dither.comparison import compare as compare
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
+    from dither.lab.comparison import Comparison as Comparison
+    from dither.lab.comparison import compare as compare
+    from dither.methods.histogram.consumer import Consumer as Consumer
     from dither.planner import Forecast as Forecast
     from dither.planner import forecast as forecast
-    from dither.protocols.histogram.consumer import Consumer as Consumer
     from dither.release import Release as Release
     from dither.release import load_release as load_release
     from dither.release.histogram import HistogramRelease as HistogramRelease
+    from dither.release.replicates import bootstrap as bootstrap
     from dither.schema import Attribute as Attribute
     from dither.schema import Schema as Schema
     from dither.schema import load_schema as load_schema
     from dither.schema.infer import infer_schema as infer_schema
-    from dither.uncertainty.replicates import bootstrap as bootstrap
 
 _HOMES = {
     "Attribute": "dither.schema",
     "CentralRelease": "dither.central.release",
-    "Comparison": "dither.comparison",
-    "Consumer": "dither.protocols.histogram.consumer",
+    "Comparison": "dither.lab.comparison",
+    "Consumer": "dither.methods.histogram.consumer",
     "DitherError": "dither.errors",
     "Forecast": "dither.planner",
     "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
     "Synthesiser": "dither._synthesiser",
-    "bootstrap": "dither.uncertainty.replicates",
+    "bootstrap": "dither.release.replicates",
     "central_release": "dither.central.curator",
-    "compare": "dither.comparison",
+    "compare": "dither.lab.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",
@@ -84,7 +84,7 @@ _HOMES = {
     "load_release": "dither.release",
     "load_schema": "dither.schema",
     "publish": "dither._publish",
-    "several_values": "dither._several_values",
+    "several_values": "dither._histogram",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 (names are strings, gathered from the table above)

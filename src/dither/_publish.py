@@ -12,28 +12,27 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.datasets import Reading, open_table, published_layout
-from dither.display.progress import followed
 from dither.errors import ParameterError
 from dither.mechanisms.probability import check_epsilon
-from dither.protocols import DEFAULT, jtree_nonprivate, start
-from dither.protocols import method as find_method
-from dither.protocols.parameters import build_parameters
-from dither.protocols.prior import give_prior
+from dither.methods import DEFAULT, jtree_nonprivate, start
+from dither.methods import method as find_method
+from dither.methods.machine import build_parameters
+from dither.methods.prior import give_prior
+from dither.progress import followed
 from dither.randomness import check_seed, generator, public_seed
 from dither.release import Call, Release, truth_from_codes
 from dither.release.call import OWN_SCHEMA, plain
 from dither.release.prior import IN_MEMORY, read_prior
+from dither.release.replicates import MAX_REPLICATES, MIN_REPLICATES, check_redrawable
 from dither.schema import Schema
-from dither.schema.csv_files import CsvOptions
+from dither.schema.files import CsvOptions
 from dither.schema.native import Layout
 from dither.schema.table import encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
 from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
-from dither.uncertainty.replicates import LEAST_REPLICATES, check_redrawable
-from dither.uncertainty.stored import MOST_REPLICATES
 
-MOST_PEOPLE = 10**9  # of a simulation, and rows of a synthetic table; memory ends before
+MAX_PEOPLE = 10**9  # of a simulation, and rows of a synthetic table; memory ends before
 
 
 def publish(
@@ -86,10 +85,10 @@ def publish(
     """
     name = method or DEFAULT
     _check_options(name, epsilon, unknown, no_privacy)
-    population = check_whole_or_none("population", population, 1, MOST_PEOPLE)
-    rows, seed = check_whole_or_none("rows", rows, 1, MOST_PEOPLE), check_seed(seed)
+    population = check_whole_or_none("population", population, 1, MAX_PEOPLE)
+    rows, seed = check_whole_or_none("rows", rows, 1, MAX_PEOPLE), check_seed(seed)
     if replicates:
-        check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
+        check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
     people, noise, *draw = (generator(seed, i) for i in range(4))
     call = Call(
         method=name,

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dither._publish import MOST_PEOPLE, publish
+from dither._publish import MAX_PEOPLE, publish
 from dither.checks import as_whole, check_whole
 from dither.errors import ParameterError
 from dither.randomness import generator
@@ -127,7 +127,7 @@ class Synthesiser(BaseEstimator):
         number there gives the same rows at each call, none draws anew.
         """
         check_is_fitted(self)
-        check_whole("n_samples", n_samples, 1, MOST_PEOPLE)
+        check_whole("n_samples", n_samples, 1, MAX_PEOPLE)
         seed = _seed(self.random_state if random_state is None else random_state)
         codes = self.release_.model.sample(n_samples, generator(seed, _SAMPLING, 0))
         drawn = decode(codes, self.schema_, self._layout, generator(seed, _SAMPLING, 1))

@@ -14,10 +14,10 @@ import numpy as np
 
 from dither.checks import check_choice
 from dither.errors import ParameterError, PrivacyError, TooFewAnswers
-from dither.estimate.project import apportion
+from dither.fit.project import apportion
 from dither.mechanisms import PackedReports
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.protocols import ProtocolMachine
+from dither.methods import ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.schema.cells import cells_of
@@ -30,7 +30,7 @@ PATHS: tuple[Path, ...] = ("counts", "reports")
 _BLOCK = 1 << 16
 
 
-class Group(Protocol):
+class _Group(Protocol):
     """Some of the people, asked the same."""
 
     def __len__(self) -> int: ...
@@ -41,10 +41,10 @@ class Group(Protocol):
     def cells(self, question: Question) -> Integers:
         """Each one's cell of a question."""
 
-    def divide(self, sizes: Sequence[int]) -> Iterator[Group]:
+    def divide(self, sizes: Sequence[int]) -> Iterator[_Group]:
         """Consecutive parts of these sizes."""
 
-    def blocks(self) -> Iterator[Group]:
+    def blocks(self) -> Iterator[_Group]:
         """All of them, in parts small enough to make every report of."""
 
 
@@ -53,7 +53,7 @@ class People(Protocol):
 
     def __len__(self) -> int: ...
 
-    def next(self, number: int) -> Group:
+    def next(self, number: int) -> _Group:
         """So many of those who have not been asked yet."""
 
 
@@ -88,7 +88,7 @@ class Rows:
         )
 
 
-class TablePeople:
+class _TablePeople:
     """The rows of a table, each one participant, in random order."""
 
     def __init__(self, schema: Schema, codes: Codes, rng: np.random.Generator) -> None:
@@ -193,7 +193,11 @@ def simulate(
     """
     check_choice("path", path, PATHS)
     return drive(
-        machine, TablePeople(machine.campaign.schema, codes, rng), rng, path=path, progress=progress
+        machine,
+        _TablePeople(machine.campaign.schema, codes, rng),
+        rng,
+        path=path,
+        progress=progress,
     )
 
 
@@ -233,7 +237,7 @@ def drive(
 
 def _ask_one_each(
     plan: Plan,
-    group: Group,
+    group: _Group,
     rng: np.random.Generator,
     path: Path,
     tally: RoundTally,
@@ -254,7 +258,7 @@ def _ask_one_each(
 
 def _ask_everything(
     plan: Plan,
-    group: Group,
+    group: _Group,
     rng: np.random.Generator,
     path: Path,
     tally: RoundTally,

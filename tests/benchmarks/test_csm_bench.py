@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import central_studies, csm
 from benchmarks.tables import GENERATED
-from dither.harness import Outcome, execute
+from dither.lab.harness import Outcome, execute
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_the_papers_noise_spends_more_than_it_says(outcome: Outcome) -> None:
 
 
 def test_the_page_says_what_is_left_out(outcome: Outcome, tmp_path: Path) -> None:
-    from dither.harness import page
+    from dither.lab.harness import page
 
     text = page.render(outcome)
     assert "known privacy breach" in text

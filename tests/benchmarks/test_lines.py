@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dither.harness.lines import Line, LogAxis, line_chart
+from dither.release.charts import Line, LogAxis, line_chart
 
 
 def test_ticks_of_a_logarithmic_axis() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import planner
 from benchmarks.harness import NotAvailable, execute
-from dither.protocols import start
+from dither.methods import start
 
 pytestmark = pytest.mark.slow
 

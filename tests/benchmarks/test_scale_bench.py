@@ -12,7 +12,7 @@ import pytest
 from benchmarks import scale
 from benchmarks.harness import NotAvailable, execute
 from dither.datasets.generated import generate_network
-from dither.harness.apart import apart, peak_megabytes
+from dither.lab.harness.apart import apart, peak_megabytes
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from benchmarks import whole_tables
 from benchmarks.harness import execute
 from dither.datasets.generated import generate_network
-from dither.protocols import start
-from dither.uncertainty.replicates import redraw
+from dither.methods import start
+from dither.release.replicates import redraw
 
 pytestmark = pytest.mark.slow
 

@@ -11,14 +11,14 @@ import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seeded_source, token_of
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from dither.collector.pages import add_pages
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Row
 from dither.mechanisms import PureMechanism
-from dither.protocols.mean import Mean
+from dither.methods.mean import Mean
 from dither.reports import Envelope, Plan, Report, encode
 from dither.reports.plan import is_asked, pick
 from dither.schema import Schema
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from axe_playwright_python.sync_playwright import Axe
 from collector_harness import KEY, Caller, ServerThread, answers_of, plan_of
 from playwright.sync_api import Browser, Page, expect
 
+from dither.collector.pages import add_pages
 from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 EVIL = "<img src=x onerror=window.stolen=1>"

@@ -12,12 +12,12 @@ import pytest
 
 import dither
 from benchmarks.harness import Bench, Chart, Study, execute
-from dither.estimate import Marginal
-from dither.models.mixture import Mixture
+from dither.fit import Marginal
+from dither.fit.mixture.model import Mixture
 from dither.notice import Notice
 from dither.release import Call, Release, truth_from_codes
+from dither.release.amplification import Bound, CentralGuarantee
 from dither.schema import Attribute, Schema
-from dither.uncertainty.amplification import Bound, CentralGuarantee
 
 AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")
 OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pytest
 
 import dither.cli
-from dither.central.advice import advise
 from dither.central.answers import covered
-from dither.central.curator import central_release
+from dither.central.curator import advise, central_release
 from dither.central.methods import CENTRAL
 from dither.central.release import CentralRelease
 from dither.errors import ParameterError
-from dither.protocols.parameters import describe_parameters
+from dither.methods.machine import describe_parameters
 from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 SCHEMA = Schema(

@@ -22,7 +22,7 @@ from dither.central.sensing import (
     sensing,
     walsh_hadamard,
 )
-from dither.central.sparse import MOST_ATOMS, dictionary, matching_pursuit, most_atoms
+from dither.central.sparse import MAX_ATOMS, dictionary, matching_pursuit, most_atoms
 from dither.errors import ParameterError
 
 
@@ -139,7 +139,7 @@ def test_matching_pursuit_stops() -> None:
     assert picked.tolist() == [0]
     assert most_atoms(2) == 1
     assert most_atoms(40) == 10
-    assert most_atoms(1024) == MOST_ATOMS
+    assert most_atoms(1024) == MAX_ATOMS
     assert most_atoms(10**6) == 1
 
 

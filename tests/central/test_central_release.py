@@ -576,7 +576,7 @@ def test_an_empty_table_of_a_domain_too_large_for_a_histogram(tmp_path: Path) ->
 def test_a_synthetic_table_s_size_is_bounded_whatever_the_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dither.central.curator.MOST_ROWS", 1000)
+    monkeypatch.setattr("dither.central.curator.MAX_ROWS", 1000)
     made = central_release(
         table(3000), epsilon=2.0, method="laplace", schema=SCHEMA, seed=1, replicates=0
     )
@@ -610,7 +610,7 @@ def test_an_epsilon_that_means_nothing_is_refused(method: str, epsilon: float) -
 def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
     method: str, epsilon: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dither.central.curator.MOST_ROWS", 5000)
+    monkeypatch.setattr("dither.central.curator.MAX_ROWS", 5000)
     given = {"epsilon": epsilon, "method": method, "schema": SCHEMA, "seed": 2, "replicates": 2}
     given["columns"] = COLUMNS.get(method)
     if method in ("fourier", "privbayes"):  # what they choose by takes less extreme ones only

@@ -17,7 +17,7 @@ from dither.datasets.generated import generate_network
 from dither.mechanisms import NAMES
 from dither.mechanisms.registry import MEANS as REGISTERED_MEANS
 from dither.mechanisms.registry import MECHANISMS
-from dither.protocols import HISTOGRAMS, MEANS, METHODS
+from dither.methods import HISTOGRAMS, MEANS, METHODS
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import dither
 from dither.cli import run
 from dither.datasets.generated import generate_network
-from dither.protocols import start
+from dither.methods import start
 from dither.release import Call, Release
 from dither.simulate import simulate
 
@@ -240,8 +240,6 @@ def test_that_replicates_are_made_is_said_before_they_are_all_made(
     def stopped(*given: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(
-        "dither.uncertainty.replicates.Bootstrap", stopped
-    )  # made when all of them are
+    monkeypatch.setattr("dither.release.replicates.Bootstrap", stopped)  # made when all of them are
     assert run(["query", *question]) != 0
     assert "has no replicates" in capsys.readouterr().err

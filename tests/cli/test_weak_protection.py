@@ -15,10 +15,10 @@ import dither
 from dither.cli import run
 from dither.collector.finished import make_release
 from dither.collector.spec import CampaignSpec
+from dither.methods import start
+from dither.methods.histogram.consumer import read_consumers
+from dither.methods.histogram.machine import Chp
 from dither.notice import certainty, shown_certainty, weak_protection
-from dither.protocols import start
-from dither.protocols.histogram.consumer import read_consumers
-from dither.protocols.histogram.machine import Chp
 from dither.simulate import simulate
 
 SENTENCE = (

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dither.estimate import Marginal
-from dither.models import Independent
-from dither.protocols.machine import ProtocolMachine
-from dither.protocols.registry import Method
+from dither.fit import Independent, Marginal
+from dither.methods.machine import ProtocolMachine
+from dither.methods.registry import Method
 from dither.reports import Plan, question
 
 

@@ -35,8 +35,8 @@ from dither.collector.layout import audit, keys, sessions, sign_ins
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
 from dither.collector.sessions import (
-    MOST_FAILURES,
-    MOST_SESSIONS,
+    MAX_FAILURES,
+    MAX_SESSIONS,
     SESSION_SECONDS,
     SPAN_SECONDS,
     Sessions,
@@ -178,10 +178,10 @@ def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) 
     signed.sign_out(second)
     assert signed.find(second) is None
     cookies = []
-    for _ in range(MOST_SESSIONS + 2):
+    for _ in range(MAX_SESSIONS + 2):
         clock.time += 1
         cookies.append(signed.sign_in(KEY)[0])
-    assert [signed.find(c) is not None for c in cookies] == [False, False, *[True] * MOST_SESSIONS]
+    assert [signed.find(c) is not None for c in cookies] == [False, False, *[True] * MAX_SESSIONS]
 
 
 def test_a_form_carries_the_token_of_its_own_session(open_store: Opening) -> None:
@@ -196,7 +196,7 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
 ) -> None:
     store, held, signed, clock = opened(open_store)
     elsewhere = Sessions(store.sessions, held, clock)
-    for i in range(MOST_FAILURES):
+    for i in range(MAX_FAILURES):
         signed.sign_in(KEY)
         with pytest.raises(SignInRefused):
             (signed, elsewhere)[i % 2].sign_in(f"wrong {i}")
@@ -224,10 +224,10 @@ def test_strangers_cannot_make_the_store_write_for_every_try(
         return real(span)
 
     monkeypatch.setattr(store.sessions, "attempt", counted)
-    for _ in range(MOST_FAILURES + 50):
+    for _ in range(MAX_FAILURES + 50):
         with pytest.raises((SignInRefused, TooManySignIns)):
             signed.sign_in("wrong")
-    assert tries == MOST_FAILURES + 1
+    assert tries == MAX_FAILURES + 1
     store.close()
 
 
@@ -490,7 +490,7 @@ def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: C
     assert ask(second, "GET", path, key=made).status == 200, "known to others at once"
     value, _ = one.collector.sessions.sign_in(made)
     assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 200
-    for i in range(MOST_FAILURES):
+    for i in range(MAX_FAILURES):
         with pytest.raises(SignInRefused):
             (one, two)[i % 2].collector.sessions.sign_in("wrong")
     with pytest.raises(TooManySignIns):

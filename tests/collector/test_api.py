@@ -29,6 +29,8 @@ from dither.collector.store import StoreAway, StoreFull
 from dither.reports import Envelope, Report, decode, encode, limits
 from dither.reports.plan import token_hash
 
+OPENAPI = Path(__file__).parents[1] / "golden" / "openapi.json"
+
 
 def cause(answer: Answer) -> tuple[int, str]:
     body = json.loads(answer.body)
@@ -463,6 +465,12 @@ def test_a_wrong_running_tally_would_be_noticed(
     server.collector.tallies._running[(campaign, 0)].tally.n[0] += 1  # type: ignore[union-attr,index]
     assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
     assert "dither_tally_mismatches_total 1" in server.collector.metrics.text()
+
+
+def test_the_interface_is_the_one_that_programs_were_written_for(caller: Caller) -> None:
+    """`tests/golden/openapi.json` changes only with the interface, and then the changelog says how."""
+    described = json.loads(caller.connection.request("GET", "/openapi.json", None).body)
+    assert described == json.loads(OPENAPI.read_text(encoding="utf-8"))
 
 
 def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> None:

@@ -19,7 +19,7 @@ from dither.collector.store import Outcome, State, Store, StoreFull
 from dither.collector.tallies import RunningTallies, rebuild
 from dither.collector.writer import Writer, WriteResult
 from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
-from dither.protocols import restore, start
+from dither.methods import restore, start
 from dither.reports import Envelope
 from dither.tally import tally_from_bytes
 

@@ -28,9 +28,9 @@ from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Outcome, State, Store
 from dither.errors import ParameterError
-from dither.protocols import start
+from dither.methods import start
 from dither.reports import Envelope, Plan
-from dither.reports.closing import closing_seconds
+from dither.reports.plan import closing_seconds
 
 Opening = Callable[[], Store]
 DAY = 86_400.0

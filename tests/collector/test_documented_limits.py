@@ -64,7 +64,7 @@ def test_every_cause_is_named_with_its_status() -> None:
 
 def test_what_devices_read_is_stated() -> None:
     assert f"({limits.PLAN_BYTES >> 20} MiB, its work and sizes)" in PAGE
-    assert limits.MOST_NUMBER == 2**53
+    assert limits.MAX_NUMBER == 2**53
 
 
 def test_every_counter_is_named() -> None:

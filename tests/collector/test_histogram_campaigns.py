@@ -21,9 +21,9 @@ from tests.programs import require
 from dither.client import Device, Participant, code_of, read_announcement
 from dither.client.announcement import AnnouncedConsumer
 from dither.client.fleet import SimulatedFleet, look, submit_round
-from dither.protocols import HISTOGRAMS
-from dither.protocols.histogram.machine import HistogramMachine, consumers_from_text
-from dither.protocols.mean import Mean
+from dither.methods import HISTOGRAMS
+from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
+from dither.methods.mean import Mean
 from dither.release.histogram import HistogramRelease
 from dither.schema import Schema
 

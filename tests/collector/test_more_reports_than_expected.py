@@ -15,7 +15,7 @@ from dither.collector.finished import excess_notices
 from dither.collector.schedule import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.mechanisms import mechanism
-from dither.protocols import start
+from dither.methods import start
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally

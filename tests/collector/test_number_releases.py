@@ -16,9 +16,9 @@ from collector_harness import Caller, ServerThread
 from test_histogram_campaigns import HIGH, VALUES, collect, plan_for
 
 from dither.client.transport import Connection
+from dither.collector.pages import add_pages
 from dither.collector.sqlite import SqliteStore
 from dither.release.histogram import HistogramRelease
-from dither.web import add_pages
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from dither import cli
 from dither.collector import questions
 from dither.collector.answering import Question, Releases, digest_of
 from dither.collector.keys import hash_of
-from dither.collector.questions import MOST_WAITING, Questions, QuestionTooLong, TooManyQuestions
+from dither.collector.questions import MAX_WAITING, Questions, QuestionTooLong, TooManyQuestions
 from dither.collector.sqlite import SqliteStore
 from dither.release import load_release
 from dither.schema import schema_from_json
@@ -293,7 +293,7 @@ def test_so_many_wait_and_the_others_hear_it_at_once(asked: tuple[Questions, str
             except TooManyQuestions as error:
                 refused.append(error)
 
-        threads = [threading.Thread(target=ask) for _ in range(MOST_WAITING + 4)]
+        threads = [threading.Thread(target=ask) for _ in range(MAX_WAITING + 4)]
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + 20

@@ -16,12 +16,12 @@ import pytest
 
 import dither
 from dither.cli import run
-from dither.comparison import Comparison, Peer, peers
-from dither.comparison import run as comparing
-from dither.comparison.measure import PRODUCT, REDRAWN, Task, coverage, measure
 from dither.errors import InputError, ParameterError, TableError
+from dither.lab.comparison import Comparison, Peer, peers
+from dither.lab.comparison import run as comparing
+from dither.lab.comparison.measure import PRODUCT, REDRAWN, Task, coverage, measure
+from dither.release.intervals import Interval
 from dither.schema import Attribute, Schema
-from dither.uncertainty.bootstrap import Interval
 
 ROWS = 4000
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dither.comparison import peer_worker
-from dither.comparison.measure import Task, measure
-from dither.comparison.peers import PEERS, Drawn, find_peer
 from dither.errors import ParameterError
+from dither.lab.comparison import peer_worker
+from dither.lab.comparison.measure import Task, measure
+from dither.lab.comparison.peers import PEERS, Drawn, find_peer
 from dither.schema import Attribute, Schema
 
 SIZES = (2, 3)
@@ -163,7 +163,7 @@ def test_without_the_folder_only_what_is_installed_here_counts(
     monkeypatch.delenv("DITHER_PEERS", raising=False)
     with pytest.raises(ParameterError, match="dpmm-mst needs the library dpmm"):
         find_peer("dpmm-mst")
-    monkeypatch.setattr("dither.comparison.peers._has", lambda module: True)
+    monkeypatch.setattr("dither.lab.comparison.peers._has", lambda module: True)
     peer = find_peer("dpmm-mst")
     assert peer is not None
     drawn = peer.fit(codes(), {"a": 2, "b": 3}, 1.0, 0)

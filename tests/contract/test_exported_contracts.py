@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dither.lab.testing import MechanismContract, StoreContract
 from dither.mechanisms import GRR, Mechanism, mechanism
 from dither.mechanisms.base import Estimate
-from dither.testing import MechanismContract, StoreContract
 
 
 class TestMechanisms(MechanismContract):

@@ -1,16 +1,15 @@
-"""The contract of models (`dither.testing.ModelContract`) on every model there is."""
+"""The contract of models (`dither.lab.testing.ModelContract`) on every model there is."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from dither.models import Independent, Model
-from dither.models.junction_tree import JunctionTree
-from dither.models.mixture import Mixture
+from dither.fit import Independent, Model, triangulate_capped
+from dither.fit.junction_tree import JunctionTree
+from dither.fit.mixture.model import Mixture
+from dither.lab.testing import ModelContract
 from dither.schema import Attribute, Schema
-from dither.structure import triangulate_capped
-from dither.testing import ModelContract
 
 SCHEMA = Schema(
     (

@@ -1,4 +1,4 @@
-"""The contract of methods (`dither.testing.MethodContract`) on every method there is."""
+"""The contract of methods (`dither.lab.testing.MethodContract`) on every method there is."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate.project import apportion
-from dither.protocols import HISTOGRAMS, METHODS, start
-from dither.protocols.histogram.machine import HistogramMachine, consumers_from_text
+from dither.fit.project import apportion
+from dither.lab.testing import MethodContract
+from dither.lab.testing.methods import SCHEMA
+from dither.methods import HISTOGRAMS, METHODS, start
+from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
 from dither.schema import Schema
-from dither.testing import MethodContract
-from dither.testing.methods import SCHEMA
 from dither.types import Codes, JsonObject
 
 LOW, HIGH = 0.0, 60.0

@@ -27,7 +27,7 @@ from dither.client.transport import Unreachable
 from dither.collector.campaigns import Campaigns
 from dither.collector.serving import open_store
 from dither.collector.tallies import rebuild
-from dither.protocols.registry import METHODS
+from dither.methods.registry import METHODS
 from dither.reports.plan import report_id
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ KILLS = {"sqlite": 100 if SOAK else 3, "postgres": 100 if SOAK else 2}
 ROUNDS, SHARE = 6, 40
 BEFORE = (
     f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1] / 'collector')!r}); "
-    "from synthetic_machines import METHOD; from dither.protocols.registry import METHODS; METHODS['synthetic'] = METHOD"
+    "from synthetic_machines import METHOD; from dither.methods.registry import METHODS; METHODS['synthetic'] = METHOD"
 )
 
 

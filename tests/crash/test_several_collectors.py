@@ -41,7 +41,7 @@ SYNTHETIC = f"""
 import sys
 sys.path.insert(0, {str(HERE.parent / "collector")!r})
 from synthetic_machines import METHOD
-from dither.protocols.registry import METHODS
+from dither.methods.registry import METHODS
 METHODS["synthetic"] = METHOD
 """
 # Two collectors that break the promise: one answers before it commits, the other takes reports of a round whose tally is taken.

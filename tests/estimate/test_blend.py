@@ -9,10 +9,10 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA
 from test_mixture_fit import collected
 
-from dither.estimate.blend import best_shares, blended, gram
-from dither.estimate.mixture_fit import FitOptions, fit_mixture
-from dither.estimate.targets import inverse_variances
-from dither.protocols.mixture.machine import as_model
+from dither.fit.mixture.blend import best_shares, blended, gram
+from dither.fit.mixture.fit import FitOptions, fit_mixture
+from dither.fit.mixture.targets import inverse_variances
+from dither.methods.mixture.machine import as_model
 
 
 def risk(products: np.ndarray, df: np.ndarray, shares: np.ndarray) -> float:

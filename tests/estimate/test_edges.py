@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from small_mixture import CARDINALITIES, COLUMNS, sparse
 
-from dither.estimate import mixture_fit
-from dither.estimate.descent import Descent
-from dither.estimate.edges import (
+from dither.fit.mixture import fit as mixture_fit
+from dither.fit.mixture.descent import Descent
+from dither.fit.mixture.edges import (
     Marginals,
     Matched,
     best_warming,
@@ -30,10 +30,8 @@ from dither.estimate.edges import (
     strong_pairs,
     warm_potentials,
 )
-from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture
-from dither.estimate.pool import AnswerCounts
-from dither.estimate.project import norm_sub
-from dither.estimate.targets import (
+from dither.fit.mixture.fit import FitOptions, MixtureFit, fit_mixture
+from dither.fit.mixture.targets import (
     Columns,
     Edges,
     PairTargets,
@@ -42,6 +40,8 @@ from dither.estimate.targets import (
     pair_targets,
     trees,
 )
+from dither.fit.pool import AnswerCounts
+from dither.fit.project import norm_sub
 from dither.mechanisms import mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate import em
-from dither.estimate.em import RowProducts, bit_likelihood, expectation_maximisation
+from dither.fit import em
+from dither.fit.em import RowProducts, bit_likelihood, expectation_maximisation
 
 
 def _bits(rng, values, k, p, q):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate import joint as module
-from dither.estimate.joint import SplitReports, estimate_joint, estimate_joints
+from dither.fit import joint as module
+from dither.fit.joint import SplitReports, estimate_joint, estimate_joints
 from dither.mechanisms import GRR, BloomRappor, PackedReports, sue_from_flip
 from dither.mechanisms.kernels.stream import RandomStream
 from dither.reports import Plan, Question
@@ -84,7 +84,7 @@ def test_merging_equal_reports_changes_nothing_but_time(monkeypatch):
     assert len(weights) <= 32
     assert weights.sum() == 4_000
     merged = estimate_joint(reports, ["b", "a"]).joint
-    monkeypatch.setattr(module, "_MOST_CODE_BITS", 0)
+    monkeypatch.setattr(module, "_MAX_CODE_BITS", 0)
     # All reports of 9 bits repeat; without merging by code the weights are the multiset's.
     plain = estimate_joint(reports, ["b", "a"]).joint
     np.testing.assert_allclose(merged, plain, atol=1e-4)

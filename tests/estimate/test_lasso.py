@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate.lasso import (
+from dither.fit.lasso import (
     Encoding,
     View,
     pair_cooccurrence,
@@ -13,7 +13,7 @@ from dither.estimate.lasso import (
     simplex_lasso,
     view_weight,
 )
-from dither.estimate.project import norm_sub
+from dither.fit.project import norm_sub
 
 JOINT = np.array([[0.35, 0.05, 0.0], [0.05, 0.05, 0.5]])
 

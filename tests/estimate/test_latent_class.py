@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dither.estimate.latent_class import (
+from dither.fit.mixture.latent_class import (
     LatentClasses,
     class_count,
     classes_help,
@@ -18,7 +18,7 @@ from dither.estimate.latent_class import (
     raked_classes,
     smoothed,
 )
-from dither.estimate.targets import Columns
+from dither.fit.mixture.targets import Columns
 
 SIZES = (3, 2, 4)
 COLUMNS = Columns(SIZES)

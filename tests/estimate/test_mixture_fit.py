@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture, sparse
 
-from dither.estimate import mixture_fit
-from dither.estimate.descent import Descent, State
-from dither.estimate.mixture_fit import (
+from dither.fit.mixture import fit as mixture_fit
+from dither.fit.mixture.descent import Descent, State
+from dither.fit.mixture.fit import (
     FitOptions,
     _prepared,
     component_count,
@@ -19,9 +19,8 @@ from dither.estimate.mixture_fit import (
     product_fit,
     start_count,
 )
-from dither.estimate.pair_fit import DrawnProbe, PairLockstep
-from dither.estimate.pool import AnswerCounts
-from dither.estimate.targets import (
+from dither.fit.mixture.pair_fit import DrawnProbe, PairLockstep
+from dither.fit.mixture.targets import (
     Edges,
     PairTargets,
     inverse_variances,
@@ -29,6 +28,7 @@ from dither.estimate.targets import (
     pair_targets,
     trees,
 )
+from dither.fit.pool import AnswerCounts
 from dither.reports import question
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import ParameterError
-from dither.estimate import AnswerCounts, make_consistent, normal_interval, pool
+from dither.fit import AnswerCounts, make_consistent, normal_interval, pool
 from dither.reports import question
 from dither.schema import Attribute, Schema
 

@@ -8,8 +8,8 @@ from scipy.stats import kstest
 from small_mixture import CARDINALITIES
 from test_mixture_fit import collected
 
-from dither.estimate.posterior import SCALE, SHAPE, Likeness, Posterior
-from dither.estimate.targets import Columns, PairTargets, inverse_variances
+from dither.fit.mixture.posterior import SCALE, SHAPE, Likeness, Posterior
+from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
 
 
 def built(edges: tuple[tuple[int, int], ...], components: int = 5) -> tuple[Posterior, PairTargets]:

@@ -9,10 +9,10 @@ import pytest
 from small_mixture import COLUMNS
 from test_mixture_fit import collected
 
-from dither.estimate.blend import Candidate, gram
-from dither.estimate.latent_class import LatentClasses
-from dither.estimate.mixture_fit import FitOptions, fit_mixture
-from dither.estimate.public_prior import (
+from dither.fit.mixture.blend import Candidate, gram
+from dither.fit.mixture.fit import FitOptions, fit_mixture
+from dither.fit.mixture.latent_class import LatentClasses
+from dither.fit.mixture.public_prior import (
     DESCENT,
     OWN,
     PUBLIC,
@@ -23,7 +23,7 @@ from dither.estimate.public_prior import (
     paired,
     with_public,
 )
-from dither.estimate.targets import inverse_variances
+from dither.fit.mixture.targets import inverse_variances
 
 CELLS, FOLLOWED = 100, 40
 

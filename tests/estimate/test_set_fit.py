@@ -11,10 +11,12 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.datasets import generate_network
-from dither.estimate import answers_of, mixture_fit, set_fit
-from dither.estimate.descent import Descent, State, Tied
-from dither.estimate.edges import Marginals, marginals_of, projected
-from dither.estimate.mixture_fit import (
+from dither.fit import answers_of
+from dither.fit.mixture import fit as mixture_fit
+from dither.fit.mixture import set_fit
+from dither.fit.mixture.descent import Descent, State, Tied
+from dither.fit.mixture.edges import Marginals, marginals_of, projected
+from dither.fit.mixture.fit import (
     FitOptions,
     MixtureFit,
     _Beginning,
@@ -23,16 +25,16 @@ from dither.estimate.mixture_fit import (
     fit_mixture,
     set_component_count,
 )
-from dither.estimate.pool import AnswerCounts
-from dither.estimate.set_fit import SetLockstep, gradient_of, laid_out, moved_start
-from dither.estimate.set_tables import SetTargets, predicted, pull_back, set_targets
-from dither.estimate.targets import Edges, pair_targets, tables_pay
-from dither.models.mixture import Edge, Mixture
-from dither.protocols import start
-from dither.protocols.mixture.machine import as_model as fitted_model
+from dither.fit.mixture.model import Edge, Mixture
+from dither.fit.mixture.set_fit import SetLockstep, gradient_of, laid_out, moved_start
+from dither.fit.mixture.set_tables import SetTargets, predicted, pull_back, set_targets
+from dither.fit.mixture.targets import Edges, pair_targets, tables_pay
+from dither.fit.pool import AnswerCounts
+from dither.methods import start
+from dither.methods.mixture.machine import as_model as fitted_model
+from dither.release.replicates import redraw
 from dither.reports import question
 from dither.schema import Attribute, Schema
-from dither.uncertainty.replicates import redraw
 
 
 def as_model(weights: np.ndarray, a: np.ndarray) -> Mixture:

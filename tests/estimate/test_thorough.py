@@ -10,12 +10,17 @@ from small_mixture import known_mixture
 from test_mixture_fit import collected
 from threadpoolctl import threadpool_limits
 
-from dither.estimate import thorough
-from dither.estimate.bayes import BayesMember, SampleOptions, bayes_member, mean_potentials
-from dither.estimate.mixture_fit import FitOptions, MixtureFit, fit_mixture
-from dither.estimate.posterior import Posterior
-from dither.estimate.targets import Edges, PairTargets, inverse_variances
-from dither.estimate.thorough import thorough_fit
+from dither.fit.mixture import bayes as thorough
+from dither.fit.mixture.bayes import (
+    BayesMember,
+    SampleOptions,
+    bayes_member,
+    mean_potentials,
+    thorough_fit,
+)
+from dither.fit.mixture.fit import FitOptions, MixtureFit, fit_mixture
+from dither.fit.mixture.posterior import Posterior
+from dither.fit.mixture.targets import Edges, PairTargets, inverse_variances
 from dither.types import JsonObject
 
 SHORT = SampleOptions(iterations=90, leaps=10, held=10, metric_again=20, warm=30, every=2, climb=30)

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.model_error import evaluate_model
 from dither.errors import ParameterError
 from dither.evaluation import evaluate_codes, metrics
-from dither.models import Independent
+from dither.fit import Independent
 from dither.schema import Attribute, Schema
 
 

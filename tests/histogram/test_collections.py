@@ -13,9 +13,9 @@ from scipy.stats import chi2
 from dither._histogram import collect, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import mechanism as build
-from dither.protocols.histogram.consumer import Consumer, read_consumers, union
-from dither.protocols.histogram.estimates import PureCells, variance_by_type
-from dither.protocols.histogram.values import ValueGroup
+from dither.methods.histogram.consumer import Consumer, read_consumers, union
+from dither.methods.histogram.estimates import PureCells, variance_by_type
+from dither.methods.histogram.values import ValueGroup
 from dither.release.standard_errors import measured_errors
 
 BINS = (3, 4, 6)

@@ -9,8 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dither._histogram import histogram
-from dither._several_values import fill, several_values
+from dither._histogram import fill, histogram, several_values
 from dither.errors import InputError, ParameterError, TableError
 from dither.mechanisms import Unary, sue
 
@@ -150,7 +149,7 @@ def test_one_value_at_full_epsilon_is_the_default_and_far_better() -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    from dither.protocols.histogram.consumer import Partition
+    from dither.methods.histogram.consumer import Partition
 
     with pytest.raises(TableError, match="participant 2 has 3 values"):
         fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)

@@ -13,10 +13,10 @@ import dither
 from dither._histogram import asked_partition, collect
 from dither.cli import run
 from dither.errors import ParameterError
-from dither.protocols.histogram import late
-from dither.protocols.histogram.consumer import Partition, read_consumers
-from dither.protocols.histogram.estimates import OutputCells
-from dither.protocols.histogram.values import gather
+from dither.methods.histogram import late
+from dither.methods.histogram.consumer import Partition, read_consumers
+from dither.methods.histogram.estimates import OutputCells
+from dither.methods.histogram.values import gather
 from dither.release.query.numbers import NumberInquiry
 
 VALUES = np.concatenate(
@@ -185,7 +185,7 @@ def test_heaps_are_seen_wherever_they_are(value: float) -> None:
     assert cells is not None
     assert late.heaping(cells) > 0.7
     object.__setattr__(cells, "smoothed", np.diff(cells.partition.edges) / 100)
-    assert late.heaping(cells) == late.LEAST_HEAPING
+    assert late.heaping(cells) == late.MIN_HEAPING
 
 
 def test_a_line_through_cells_of_all_widths_is_off_no_line() -> None:

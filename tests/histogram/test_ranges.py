@@ -11,12 +11,13 @@ from scipy.optimize import minimize
 
 import dither
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.estimate import density
-from dither.protocols import restore, start
-from dither.protocols.histogram import intervals, ranges
-from dither.protocols.histogram.consumer import read_consumers
-from dither.protocols.histogram.intervals import interval_gram, interval_strategy
-from dither.protocols.histogram.smart import optimise
+from dither.fit import density
+from dither.methods import restore, start
+from dither.methods.histogram import ranges
+from dither.methods.histogram import ranges as intervals
+from dither.methods.histogram.consumer import read_consumers
+from dither.methods.histogram.ranges import interval_gram, interval_strategy
+from dither.methods.histogram.smart import optimise
 from dither.tally.archive import pack, unpack
 
 
@@ -61,7 +62,7 @@ def test_the_law_is_exact_and_within_epsilon(cells: int, epsilon: float) -> None
     worst = max(Fraction(max(row), min(row)) for row in zip(*columns, strict=True))
     assert worst <= strategy.ratio
     assert strategy.epsilon <= epsilon
-    assert strategy.epsilon > 0.999 * min(epsilon, intervals.MOST_EPSILON)
+    assert strategy.epsilon > 0.999 * min(epsilon, intervals.MAX_EPSILON)
 
 
 def test_an_epsilon_too_small_to_design_for_is_refused() -> None:

@@ -11,10 +11,10 @@ import pytest
 import dither
 from dither.client import code_of
 from dither.errors import SchemaError
-from dither.protocols import start
-from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers, union
-from dither.protocols.histogram.machine import Chp
-from dither.protocols.histogram.values import gather
+from dither.methods import start
+from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.machine import Chp
+from dither.methods.histogram.values import gather
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.table import encode
 

@@ -11,13 +11,13 @@ from scipy.optimize import minimize
 from dither._histogram import collect
 from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, mechanism
-from dither.protocols import ProtocolMachine, restore, start
-from dither.protocols.histogram.consumer import read_consumers, union
-from dither.protocols.histogram.estimates import OutputCells, variance_by_type
-from dither.protocols.histogram.machine import Smart, SmartParameters, consumers_to_text
-from dither.protocols.histogram.smart import choose, optimise
-from dither.protocols.histogram.values import ValueGroup
-from dither.protocols.machine import Campaign
+from dither.methods import ProtocolMachine, restore, start
+from dither.methods.histogram.consumer import read_consumers, union
+from dither.methods.histogram.estimates import OutputCells, variance_by_type
+from dither.methods.histogram.machine import Smart, SmartParameters, consumers_to_text
+from dither.methods.histogram.smart import choose, optimise
+from dither.methods.histogram.values import ValueGroup
+from dither.methods.machine import Campaign
 from dither.simulate import simulate
 from dither.tally import CountTally
 from dither.types import JsonObject
@@ -191,7 +191,7 @@ def test_a_restored_machine_asks_the_very_design_that_was_kept(
     def no_search(*given: object) -> None:
         raise AssertionError("the design was worked out anew")
 
-    monkeypatch.setattr("dither.protocols.histogram.machine.choose", no_search)
+    monkeypatch.setattr("dither.methods.histogram.machine.choose", no_search)
     again = restore(machine.state())
     assert again.plan() == plan
     tally = CountTally(plan)

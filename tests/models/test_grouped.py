@@ -5,10 +5,10 @@ import pytest
 
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
-from dither.models import Independent
-from dither.models.grouped import add_up, grouped_marginal
-from dither.models.junction_tree import JunctionTree
-from dither.structure.triangulate import triangulate
+from dither.fit import Independent
+from dither.fit.junction_tree import JunctionTree
+from dither.fit.ruled import add_up, grouped_marginal
+from dither.fit.triangulate import triangulate
 
 
 def test_groups_add_up_the_cells_one_by_one():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.models import Model
-from dither.models.junction_tree import (
+from dither.fit import Model, triangulate
+from dither.fit.junction_tree import (
     JunctionTree,
     MessagePass,
     expand,
@@ -16,7 +16,6 @@ from dither.models.junction_tree import (
     sum_out,
 )
 from dither.schema import Attribute, Schema
-from dither.structure import triangulate
 
 
 def _schema(cardinalities):

@@ -9,10 +9,10 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import StateError
-from dither.models import Model, model_from_bytes
-from dither.models.bayes_net import BayesNet
-from dither.models.model import Independent
-from dither.models.ruled import Ruled
+from dither.fit import Model, model_from_bytes
+from dither.fit.bayes_net import BayesNet
+from dither.fit.model import Independent
+from dither.fit.ruled import Ruled
 from dither.schema import Attribute, Schema
 from dither.schema.rule_tables import all_orders, broken
 from dither.schema.rules import Determines, Impossible, Order, Sum
@@ -143,7 +143,7 @@ def test_rules_that_leave_nothing_are_said() -> None:
 
 def test_too_many_cells_condition_on_the_near_rules_only(monkeypatch: pytest.MonkeyPatch) -> None:
     model = wide_case()
-    monkeypatch.setattr("dither.models.ruled.MOST_CELLS", 30)
+    monkeypatch.setattr("dither.fit.ruled.MAX_CELLS", 30)
     found = model.marginal(["a", "city"])
     assert (found[3, [0, 6]] == 0).all()
     assert found.sum() == pytest.approx(1)

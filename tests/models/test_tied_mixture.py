@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.models import mixture as module
-from dither.models import model_from_bytes
-from dither.models.grouped import Grouping, add_up, grouped_marginal
-from dither.models.mixture import Edge, Mixture
+from dither.fit import model_from_bytes
+from dither.fit.mixture import model as module
+from dither.fit.mixture.model import Edge, Mixture
+from dither.fit.ruled import Grouping, add_up, grouped_marginal
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack, unpack
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.estimate import Marginal
-from dither.models.junction_tree import JunctionTree, MessagePass, sum_out
-from dither.models.tree_fit import fit_tree
+from dither.fit import Marginal, triangulate
+from dither.fit.junction_tree import JunctionTree, MessagePass, fit_tree, sum_out
 from dither.schema import Attribute, Schema
-from dither.structure import triangulate
 
 
 def _truth(seed=0, cardinalities=(4, 3, 5, 3, 4)):

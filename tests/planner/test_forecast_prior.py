@@ -15,10 +15,10 @@ import dither
 from dither.cli import run
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import tvd
+from dither.methods import start
+from dither.methods.prior import PublicRows, give_prior
 from dither.planner import Prediction, population_of, predict, reference_population
-from dither.planner.words import advice, warnings
-from dither.protocols import start
-from dither.protocols.prior import PublicRows, give_prior
+from dither.planner.forecasting import advice, warnings
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 

@@ -14,8 +14,8 @@ import dither
 from dither.cli import run
 from dither.errors import ParameterError
 from dither.planner import Forecast, predict, reference_population
+from dither.planner.forecasting import Verdict, advice, warnings
 from dither.planner.predict import QUICK
-from dither.planner.words import Verdict, advice, warnings
 from dither.schema import Attribute, Schema
 
 

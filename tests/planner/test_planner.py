@@ -14,8 +14,8 @@ from dither.cli.plan import plan as plan_command
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError, PrivacyError
 from dither.evaluation.metrics import tvd
+from dither.methods import METHODS, start
 from dither.planner import assumed_dependence, forecast, least, predict, reference_population
-from dither.protocols import METHODS, start
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 

@@ -29,17 +29,17 @@ from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.set_strategy import SetStrategy
 from dither.mechanisms.square_wave import SquareWave
+from dither.methods import start
+from dither.methods.earlier import ARRAY
+from dither.methods.machine import tallies_in
 from dither.notice import shown_epsilon
-from dither.protocols import start
-from dither.protocols.earlier import ARRAY
-from dither.protocols.machine import tallies_in
+from dither.release.amplification import Bound, central_guarantee, crowds, worst_bound
 from dither.release.call import Call
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import CountTally, PatternTally, RoundTally, tally_from_bytes
 from dither.tally.archive import unpack
-from dither.uncertainty.amplification import Bound, central_guarantee, crowds, worst_bound
 
 Increments = tuple[int, ...]
 Law = Mapping[Increments, float]  # of what one participant adds to the published counters

@@ -17,21 +17,21 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.estimate import answers_of, pool
-from dither.estimate.pool import precision
+from dither.fit import answers_of, pool
+from dither.fit.pool import precision
 from dither.mechanisms import Mechanism, PackedReports, mechanism
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.subset import SubsetSelection
-from dither.protocols import ProtocolMachine, start
+from dither.methods import ProtocolMachine, start
 from dither.release import Release
 from dither.release.call import Call
+from dither.release.manipulation import manipulation_notes, set_bound
 from dither.reports import Plan, Question
 from dither.reports.plan import pick
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Impossible
 from dither.simulate import simulate
 from dither.tally import CountTally
-from dither.uncertainty.manipulation import manipulation_notes, set_bound
 
 SCHEMA = Schema(
     (

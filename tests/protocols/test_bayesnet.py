@@ -7,12 +7,11 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, StateError
-from dither.models.bayes_net import BayesNet
-from dither.protocols.bayesnet.machine import BayesNetParameters, BayesNetwork
-from dither.protocols.machine import Campaign
+from dither.fit.bayes_net import BayesNet, candidates_computed
+from dither.methods.bayesnet import BayesNetParameters, BayesNetwork
+from dither.methods.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
-from dither.structure.bayes_search import candidates_computed
 
 NETWORK = generate_network((3, 2, 4, 3, 2), parents=1, strength=2.5, seed=4)
 SCHEMA = NETWORK.schema

@@ -7,9 +7,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, StateError
-from dither.protocols.calm import Calm, CalmParameters, choose_cover
-from dither.protocols.consistent import reconstruct
-from dither.protocols.machine import Campaign
+from dither.methods.calm import Calm, CalmParameters, choose_cover, reconstruct
+from dither.methods.machine import Campaign
 from dither.simulate import simulate
 
 NETWORK = generate_network((3, 2, 4, 3, 2), parents=1, strength=2.0, seed=4)

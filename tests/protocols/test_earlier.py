@@ -12,11 +12,11 @@ import pytest
 import dither
 from dither.datasets import generate_network
 from dither.errors import ReportError
-from dither.estimate import answers_of
 from dither.evaluation.metrics import marginal
-from dither.protocols import ProtocolMachine, restore, start
-from dither.protocols.earlier import EarlierReports, pooled_answers
-from dither.protocols.prior import give_prior
+from dither.fit import answers_of
+from dither.methods import ProtocolMachine, restore, start
+from dither.methods.earlier import EarlierReports, pooled_answers
+from dither.methods.prior import give_prior
 from dither.schema.table import decode, plain_layout
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack

@@ -11,8 +11,8 @@ from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, ReportError, StateError
 from dither.mechanisms import Hadamard, Mechanism, PackedReports, mechanism_from_json
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.protocols.fourier import Fourier, FourierParameters
-from dither.protocols.machine import Campaign
+from dither.methods.fourier import Fourier, FourierParameters
+from dither.methods.machine import Campaign
 from dither.simulate import simulate
 
 NETWORK = generate_network((3, 2, 4, 3), parents=1, strength=2.0, seed=4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ReportError, TooFewAnswers
-from dither.protocols import ProtocolMachine, start
-from dither.protocols.holdout import HoldOut
+from dither.methods import ProtocolMachine, start
+from dither.methods.holdout import HoldOut
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally, zero
 

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
+from dither.fit import Model
 from dither.mechanisms import BloomRappor
-from dither.models import Model
-from dither.protocols.lopub.learn import noise_aware
-from dither.protocols.lopub.machine import LoPub, LoPubParameters
-from dither.protocols.machine import Campaign, ProtocolMachine
-from dither.protocols.parameters import build_parameters
+from dither.methods.lopub import LoPub, LoPubParameters, noise_aware
+from dither.methods.machine import Campaign, ProtocolMachine, build_parameters
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero

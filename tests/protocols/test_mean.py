@@ -11,8 +11,8 @@ from dither.errors import ParameterError, SchemaError, TooFewAnswers
 from dither.mechanisms import GRR
 from dither.mechanisms.means import Duchi, Piecewise
 from dither.mechanisms.square_wave import SquareWave
-from dither.protocols import restore, start
-from dither.protocols.mean import Mean, mean_answer_from_json, output_places, wave_of
+from dither.methods import restore, start
+from dither.methods.mean import Mean, mean_answer_from_json, output_places, wave_of
 from dither.reports.plan import LEVEL_BITS, level_of
 from dither.schema import Attribute, Schema
 from dither.simulate import NumberPeople, drive, simulate

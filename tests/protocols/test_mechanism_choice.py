@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.mechanisms import NAMES, POOLED_NAMES
-from dither.protocols import start
+from dither.methods import start
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 

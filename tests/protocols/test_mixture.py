@@ -12,13 +12,13 @@ import dither
 from dither.datasets.generated import RandomNetwork as Network
 from dither.datasets.generated import generate_network
 from dither.errors import DitherError, ParameterError
-from dither.estimate import answers_of
-from dither.estimate.targets import pair_targets
-from dither.protocols import restore
-from dither.protocols.independent import IndependentParameters, IndependentProtocol
-from dither.protocols.machine import Campaign
-from dither.protocols.mixture.machine import MixtureParameters, MixtureProtocol
-from dither.protocols.mixture.plan import (
+from dither.fit import answers_of
+from dither.fit.mixture.targets import pair_targets
+from dither.methods import restore
+from dither.methods.independent import IndependentParameters, IndependentProtocol
+from dither.methods.machine import Campaign
+from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
+from dither.methods.mixture.plan import (
     attribute_sets,
     marginal_variance,
     one_way_precision,
@@ -26,7 +26,7 @@ from dither.protocols.mixture.plan import (
     pairs_are_free,
     single_shares,
 )
-from dither.protocols.mixture.screen import (
+from dither.methods.mixture.screen import (
     LEVEL,
     LOSS,
     LOSS_ONE_PAIR,
@@ -271,7 +271,7 @@ def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
-    import dither.protocols.mixture.screen as module
+    import dither.methods.mixture.screen as module
 
     tail = module._gamma_tail
     monkeypatch.setattr(module, "_gamma_tail", lambda v, m, s: tail(v * 2.0, m, s))

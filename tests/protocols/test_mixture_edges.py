@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, ParameterError, SchemaError
-from dither.models.mixture import Mixture
-from dither.protocols import restore, start
-from dither.protocols.machine import ProtocolMachine
+from dither.fit.mixture.model import Mixture
+from dither.methods import restore, start
+from dither.methods.machine import ProtocolMachine
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 

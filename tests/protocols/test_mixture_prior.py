@@ -11,12 +11,12 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, ReportError
-from dither.estimate.mixture_fit import degrees_after_shrinking
-from dither.estimate.public_prior import OPTIONS
-from dither.estimate.targets import inverse_variances
 from dither.evaluation.metrics import marginal
-from dither.protocols import ProtocolMachine, restore, start
-from dither.protocols.prior import PublicRows, give_prior, prior_from_state
+from dither.fit.mixture.fit import degrees_after_shrinking
+from dither.fit.mixture.public_prior import OPTIONS
+from dither.fit.mixture.targets import inverse_variances
+from dither.methods import ProtocolMachine, restore, start
+from dither.methods.prior import PublicRows, give_prior, prior_from_state
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack
 

@@ -10,7 +10,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.evaluation.metrics import marginal
-from dither.protocols import restore, start
+from dither.methods import restore, start
 from dither.simulate import simulate
 
 

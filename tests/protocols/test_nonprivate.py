@@ -5,8 +5,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError, PrivacyError
-from dither.protocols import METHODS
-from dither.protocols.jtree_nonprivate import (
+from dither.methods import METHODS
+from dither.methods.jtree_nonprivate import (
     EPSILON,
     METHOD,
     TrueTreeParameters,

@@ -8,19 +8,22 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, StateError, TooFewAnswers
-from dither.estimate import answers_of, pool
+from dither.fit import answers_of, pool
 from dither.mechanisms import mechanism
-from dither.protocols.evidence import Evidence
-from dither.protocols.machine import Campaign
-from dither.protocols.privincr.learn import (
+from dither.methods.evidence import Evidence
+from dither.methods.machine import Campaign
+from dither.methods.privincr import (
+    NoIncremental,
+    PrivIncr,
+    PrivIncrParameters,
     asked_whole,
     factor_cells,
     relaxed_threshold,
+    told_of_singles,
+    usual_singles,
     worth_asking,
 )
-from dither.protocols.privincr.machine import NoIncremental, PrivIncr, PrivIncrParameters
-from dither.protocols.privincr.machine import NoIncrementalParameters as OneRound
-from dither.protocols.privincr.plan import told_of_singles, usual_singles
+from dither.methods.privincr import NoIncrementalParameters as OneRound
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero

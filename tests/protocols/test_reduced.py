@@ -8,11 +8,17 @@ import pytest
 
 import dither
 from dither.errors import SchemaError
-from dither.models.ruled import Ruled
-from dither.protocols import METHODS, restore, start
-from dither.protocols.holdout import HoldOut
-from dither.protocols.reduced import Reduced
-from dither.protocols.reduction import GROUPS, WIDE, grouped_attribute, reduce_schema, with_groups
+from dither.fit.ruled import Ruled
+from dither.methods import METHODS, restore, start
+from dither.methods.holdout import HoldOut
+from dither.methods.reduction import (
+    GROUPS,
+    WIDE,
+    Reduced,
+    grouped_attribute,
+    reduce_schema,
+    with_groups,
+)
 from dither.schema import Attribute, Schema, schema_from_json
 from dither.schema.rules import Determines, Order
 from dither.simulate import simulate

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.estimate import Marginal
-from dither.models import Independent
+from dither.fit import Independent, Marginal
 from dither.release import Call, Release, asked_in, truth_from_codes
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema

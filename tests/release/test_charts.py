@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.display.bars import Bar
-from dither.display.svg import (
+from dither.display import (
     AMBER,
     VIRIDIS,
+    Bar,
     fit,
     fit_all,
     luminance,
@@ -23,18 +23,18 @@ from dither.display.svg import (
     text_width,
     ticks,
 )
-from dither.estimate import Marginal
-from dither.harness.lines import Line, line_chart
-from dither.models import Independent
-from dither.models.bayes_net import BayesNet
-from dither.models.mixture import Mixture
+from dither.fit import Independent, Marginal
+from dither.fit.bayes_net import BayesNet
+from dither.fit.mixture.model import Mixture
 from dither.release import Release, figures, truth_from_codes
 from dither.release.charts import (
+    Line,
     attribute_chart,
     cell_text,
     dependency_chart,
     heat_charts,
     histogram_chart,
+    line_chart,
 )
 from dither.release.figures import AttributeFigure, HeatMap, Pair
 from dither.schema import Attribute, Schema
@@ -111,7 +111,7 @@ def test_a_wide_net_is_searched_along_its_edges(make_release: Callable[..., Rele
     assert {frozenset((p.first, p.second)) for p in found} == {
         frozenset((f"x{i}", f"x{i + 1}")) for i in range(39)
     }
-    assert len(figures.compared_pairs(release)) == figures.MOST_DISTANT
+    assert len(figures.compared_pairs(release)) == figures.MAX_DISTANT
 
 
 def test_every_label_stays_inside_its_picture() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import dither
 from dither.errors import DitherError
-from dither.protocols import restore
+from dither.methods import restore
 from dither.tally.archive import pack, unpack
 
 HUGE = 10**400

@@ -15,9 +15,9 @@ import pytest
 from benchmarks.harness import Bench, Chart, NotAvailable, Study, execute, write_contents
 from dither._histogram import histogram
 from dither.central.curator import central_release
-from dither.models.mixture import Mixture
+from dither.fit.mixture.model import Mixture
+from dither.methods.histogram.consumer import Consumer
 from dither.notice import Notice
-from dither.protocols.histogram.consumer import Consumer
 from dither.release import Release, truth_from_codes
 from dither.schema import Attribute, Schema
 

@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.estimate import Marginal
+from dither.fit import Independent, Marginal
 from dither.mechanisms import Mechanism, mechanism
-from dither.models import Independent
 from dither.release import Release, figures
 from dither.release.standard_errors import pair_errors, split_errors
 from dither.schema import Attribute, Schema
@@ -82,9 +81,9 @@ def test_a_measured_pair_wins_and_unknown_ones_say_so(
 @pytest.mark.slow
 def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
-    from dither.estimate import answers_of
-    from dither.estimate.pool import pool
-    from dither.protocols.holdout import fitted_tallies
+    from dither.fit import answers_of
+    from dither.fit.pool import pool
+    from dither.methods.holdout import fitted_tallies
 
     runs = [collected("calm", seed=seed) for seed in range(30)]
     pair = ("a", "b")

@@ -14,11 +14,11 @@ from tests.release.conftest import Dense
 
 from dither.errors import ParameterError
 from dither.release import Release
+from dither.release.intervals import LinearAnswer
 from dither.release.query import Answer, AnswerTable
-from dither.release.query.quantiles import invert
+from dither.release.query.ask import invert
 from dither.release.query.quantities import fieller
 from dither.schema import Attribute, Schema
-from dither.uncertainty.linear import LinearAnswer
 
 SCHEMA = Schema(
     (
@@ -421,7 +421,7 @@ def test_bad_questions_are_refused(ask: Callable[..., Release]) -> None:
 
 
 def test_a_table_of_too_many_rows_is_refused(make_release: Callable[..., Release]) -> None:
-    from dither.models import Independent
+    from dither.fit import Independent
 
     wide = Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(51))) for i in range(2)))
     model = Independent(wide, (np.full(50, 0.02), np.full(50, 0.02)))

@@ -17,6 +17,7 @@ import dither
 from dither.cli import run
 from dither.errors import DitherError, PrivacyError
 from dither.release import Release
+from dither.release.amplification import Bound, CentralGuarantee
 from dither.release.words import (
     RESTS_ON,
     central_json,
@@ -24,7 +25,6 @@ from dither.release.words import (
     readers_sentence,
     shown_bound,
 )
-from dither.uncertainty.amplification import Bound, CentralGuarantee
 
 RNG = np.random.default_rng(5)
 TABLE = pa.table({name: RNG.choice(["x", "y", "z"], 3000).tolist() for name in "abcd"})

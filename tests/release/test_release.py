@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from dither.errors import InputError, ParameterError, PrivacyError, ReportError
-from dither.estimate import Marginal
+from dither.fit import Independent, Marginal, model_from_bytes
 from dither.mechanisms import mechanism
-from dither.models import Independent, model_from_bytes
 from dither.notice import ADVICE, Notice, shown_certainty
 from dither.release import Release, truth_from_codes
 from dither.release.standard_errors import measured_errors

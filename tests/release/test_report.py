@@ -10,8 +10,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 
-from dither.estimate import Marginal
-from dither.models import Independent
+from dither.fit import Independent, Marginal
 from dither.release import Release, figures, report, truth_from_codes
 from dither.release.report import rerun_command, rerun_python
 from dither.release.words import find_warnings
@@ -240,7 +239,7 @@ def test_large_domains_are_drawn_in_few_bars_that_lose_nothing(
 def test_only_so_many_charts_are_drawn_but_every_attribute_is_listed(
     make_release: Callable[..., Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "MOST_CHARTS", 1)
+    monkeypatch.setattr(report, "MAX_CHARTS", 1)
     shown = Page(make_release().report())
     assert len([a for tag, a in shown.tags if tag == "svg" and a.get("role") == "img"]) == 3 + 1
     assert all(name in shown.text for name in ("colour", "<b>x</b>", "age"))

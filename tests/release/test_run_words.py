@@ -6,7 +6,7 @@ import pytest
 
 from dither.release.figures import _compact
 from dither.release.pages import breakable
-from dither.release.run_words import in_words, plain_number
+from dither.release.words import in_words, plain_number
 
 FIT = {
     "sure": 569.2,

@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from tests.release.conftest import NAUGHTY
 
-from dither.display import show
-from dither.display.bars import Bar, bar_chart
-from dither.display.show import stand_alone
+from dither import display as show
+from dither.display import Bar, bar_chart, stand_alone
 from dither.errors import InputError
-from dither.estimate import Marginal
+from dither.fit import Marginal
 from dither.release import Release
 
 HARMLESS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "ul", "li", "img"}

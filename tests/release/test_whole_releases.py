@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither._several_values import several_values
+from dither._histogram import several_values
 from dither.cli import run
+from dither.methods.mean import MeanAnswer
 from dither.notice import Notice
-from dither.protocols.mean import MeanAnswer
 from dither.release import Release
 from dither.release.call import NEVER_RECORDED, command_again, python_again
 from dither.release.collected import CollectedBy

@@ -18,7 +18,7 @@ REPORTS = st.builds(
 ENVELOPES = st.builds(
     Envelope,
     st.binary(min_size=16, max_size=16),
-    st.integers(0, limits.MOST_ROUNDS - 1),
+    st.integers(0, limits.MAX_ROUNDS - 1),
     st.lists(REPORTS, min_size=1, max_size=6).map(tuple),
 )
 ONE = Envelope(bytes(16), 3, (Report(bytes(32), 0, b"abc"),))
@@ -93,7 +93,7 @@ def test_the_limits_hold_at_the_limit_and_one_beyond() -> None:
     [
         {"campaign": bytes(15)},
         {"round": -1},
-        {"round": limits.MOST_ROUNDS},
+        {"round": limits.MAX_ROUNDS},
         {"reports": ()},
         {"reports": (Report(bytes(31), 0, b"x"),)},
         {"reports": (Report(bytes(32), 65535, b"x"),)},

@@ -9,8 +9,7 @@ import pytest
 
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, Schema
-from dither.schema.csv_files import CsvOptions
-from dither.schema.files import read_noted, read_table, write_atomically, write_table
+from dither.schema.files import CsvOptions, read_noted, read_table, write_atomically, write_table
 
 
 def write(path, text):

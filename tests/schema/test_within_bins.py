@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dither.schema.line import lay_out
-from dither.schema.within import (
+from dither.schema.attribute import lay_out
+from dither.schema.columns import (
     draw_multiples,
     draw_places,
     draw_reals,
@@ -167,7 +167,7 @@ def test_long_tails_are_drawn_on_a_logarithmic_scale(monkeypatch):
     drawn = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
     found = np.searchsorted(edges, drawn, "right") - 1
     np.testing.assert_array_equal(found, codes)
-    monkeypatch.setattr("dither.schema.within.SKEWED", np.inf)
+    monkeypatch.setattr("dither.schema.columns.SKEWED", np.inf)
     straight = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
     assert abs(drawn.mean() - truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())
     monkeypatch.undo()

@@ -120,7 +120,7 @@ def test_sets_that_are_too_much_work_are_refused_before_anything_is_built_of_the
 
 
 def test_the_largest_sets_are_checked_in_no_time_and_a_mask_of_a_million_bits_is_refused() -> None:
-    cells, count = 2048, limits.MOST_PAIRS // 2048
+    cells, count = 2048, limits.MAX_PAIRS // 2048
     low = 2**20
     strategy = SetStrategy(
         cells, (1,) * count, (low,) * count, (low,) * count, (2**32 - count * low,) * cells
@@ -140,7 +140,7 @@ def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_ou
     asked = plan(names=("colour",)).to_json()
     mechanisms = [
         GRR(3, 1 << 20).to_json() | {"other": (1 << 20) + i}
-        for i in range(limits.MOST_MECHANISMS + 1)
+        for i in range(limits.MAX_MECHANISMS + 1)
     ]
     asked["questions"] = [{"attributes": ["colour"], "mechanism": m} for m in mechanisms]
     asked["shares"] = [1.0] + [0.0] * (len(mechanisms) - 1)
@@ -196,7 +196,7 @@ def test_the_bounds_of_a_schema_hold_at_the_bound() -> None:
             Attribute("a", "numeric", edges=(0.0, bound))
 
 
-@pytest.mark.parametrize("number", [-1, limits.MOST_ROUNDS, 10**18, 1.0, "1", True, None])
+@pytest.mark.parametrize("number", [-1, limits.MAX_ROUNDS, 10**18, 1.0, "1", True, None])
 def test_a_round_is_a_number_that_fits_the_wire(number: Any) -> None:
     refused(announce(plan()) | {"plan": plan().to_json() | {"round": number}})
     with pytest.raises(ParameterError):

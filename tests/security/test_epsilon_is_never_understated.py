@@ -90,7 +90,7 @@ FIELDS = {
     for name, kind in MECHANISMS.items()
     if name != "strategy"
 }
-MOST_CELLS = {"subset": 5, "sue": 6, "oue": 6, "bloom": 6}
+MAX_CELLS = {"subset": 5, "sue": 6, "oue": 6, "bloom": 6}
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ MOST_CELLS = {"subset": 5, "sue": 6, "oue": 6, "bloom": 6}
 def test_whatever_can_be_announced_is_refused_or_costs_what_it_says(
     name: str, data: st.DataObject
 ) -> None:
-    cells = data.draw(st.integers(0, MOST_CELLS.get(name, 20)), "cells")
+    cells = data.draw(st.integers(0, MAX_CELLS.get(name, 20)), "cells")
     announced = {"name": name, "cells": cells} | data.draw(numbers(*FIELDS[name]), "fields")
     try:
         built = mechanism_from_json(announced)

@@ -13,9 +13,9 @@ import pytest
 from collector_harness import Caller, ServerThread, answers_of, plan_of
 
 from dither import cli
+from dither.collector.pages import add_pages
 from dither.collector.sqlite import SqliteStore
-from dither.protocols.mean import Mean
-from dither.web import add_pages
+from dither.methods.mean import Mean
 
 HOSTILE = "hostile.example"
 PUBLIC = "https://survey.example.org"

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
-from dither._several_values import several_values
+from dither._histogram import several_values
 from dither.central.curator import central_release
 from dither.cli import run
 from dither.notice import REPLAYABLE
@@ -292,24 +292,24 @@ def test_a_saved_central_release_keeps_its_public_seed_apart(tmp_path: Path) -> 
 # Functions that draw nothing to hide: each starts from what is public already, or from rows to compare in the open.
 OPEN_SEEDS = {
     "dither.evaluation.compare.evaluate": "which attribute sets are compared",
-    "dither.uncertainty.replicates.bootstrap": "people drawn from a published model",
-    "dither.uncertainty.replicates.prepare_bootstrap": "people drawn from a published model",
+    "dither.release.replicates.bootstrap": "people drawn from a published model",
+    "dither.release.replicates.prepare_bootstrap": "people drawn from a published model",
     "dither.release.release.Release.with_replicates": "people drawn from a published model",
     "dither.planner.forecasting.forecast": "imagined people",
     "dither.planner.predict.predict": "imagined people",
     "dither.planner.population.population_of": "imagined people",
     "dither.planner.population.reference_population": "imagined people",
-    "dither.protocols.registry.start": "a method's own choices, all of them published",
-    "dither.protocols.machine.Campaign": "a method's own choices, all of them published",
+    "dither.methods.registry.start": "a method's own choices, all of them published",
+    "dither.methods.machine.Campaign": "a method's own choices, all of them published",
     "dither.mechanisms.bloom.BloomRappor": "hash functions, part of the public plan",
     "dither.mechanisms.bloom.BloomRappor.for_flip": "hash functions, part of the public plan",
     "dither.mechanisms.bloom.BloomRappor.for_epsilon": "hash functions, part of the public plan",
     "dither.cli.evaluate.evaluate": "which attribute sets are compared",
     "dither.cli.plan.plan": "imagined people",
-    "dither.comparison.run.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
+    "dither.lab.comparison.run.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
     "dither.cli.compare.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
     "dither.evaluation.downstream.train_and_test": "a classifier judged by true rows",
-    "dither.testing.methods.MethodContract.people": "people of a test",
+    "dither.lab.testing.methods.MethodContract.people": "people of a test",
 }
 
 
@@ -341,6 +341,6 @@ def test_no_function_that_hides_something_has_a_seed_by_default() -> None:
         if seed is not None and seed.default not in (None, inspect.Parameter.empty):
             seeded.add(name)
     assert seeded == set(OPEN_SEEDS)
-    assert {"dither._publish.publish", "dither._several_values.several_values"} <= {
+    assert {"dither._publish.publish", "dither._histogram.several_values"} <= {
         name for name, _ in callables()
     }

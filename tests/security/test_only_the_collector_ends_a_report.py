@@ -21,7 +21,7 @@ from dither.client import Answer, Device, Participant
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
 from dither.client.fleet import SimulatedFleet, submit_round
-from dither.client.participant import MOST_SLEEP
+from dither.client.participant import MAX_SLEEP
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome
 from dither.errors import PrivacyError, ReportError
@@ -204,5 +204,5 @@ def test_a_server_that_asks_for_patience_gets_minutes_not_hours() -> None:
     slept: list[float] = []
     collector = Collector(announce(plan()), *[Answer(503, b"{}", 290.0)] * 50)
     participant(device, collector, tries=5, pauses=slept).take_part(RECORD)
-    assert sum(slept) <= MOST_SLEEP
+    assert sum(slept) <= MAX_SLEEP
     device.close()

@@ -17,7 +17,7 @@ import pytest
 from collector_harness import KEY, REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
 from dither.collector import edge, problems
-from dither.collector.connections import BACKLOG, MOST_CONNECTIONS, RESERVE, room_for_connections
+from dither.collector.connections import BACKLOG, MAX_CONNECTIONS, RESERVE, room_for_connections
 from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError
 
@@ -511,7 +511,7 @@ def test_there_are_fewer_places_than_files(monkeypatch: pytest.MonkeyPatch) -> N
     assert limits[0] == 4096, "the soft limit was raised"
     assert room_for_connections(100) == 100
     limits[:] = [1 << 20, 1 << 20]
-    assert room_for_connections() == MOST_CONNECTIONS
+    assert room_for_connections() == MAX_CONNECTIONS
     limits[:] = [1024, 1024]
     assert room_for_connections() == 1024 - RESERVE - BACKLOG
     with pytest.raises(InputError, match="1,024 open files"):

@@ -13,9 +13,9 @@ import pytest
 from benchmarks import tables
 from benchmarks.interval_coverage import Population, collect, questions_held
 from dither.datasets.generated import generate_network
-from dither.protocols import start
+from dither.methods import start
+from dither.release.replicates import prepare_bootstrap, redraw
 from dither.schema import Schema
-from dither.uncertainty.replicates import prepare_bootstrap, redraw
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.protocols.calm import cover_pairs, pair_noise
+from dither.methods.calm import cover_pairs, pair_noise
 
 
 @pytest.mark.parametrize("seed", range(6))

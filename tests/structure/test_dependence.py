@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.structure import dependence, entropy, mutual_information, mutual_information_threshold
+from dither.fit import dependence, entropy, mutual_information, mutual_information_threshold
 
 
 def test_entropy_and_information_of_known_tables():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.structure import prune_by_entropy, relative_entropy
+from dither.fit import prune_by_entropy, relative_entropy
 
 EVEN = [
     np.full(2, 0.5),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dither.structure import Dependence, shrunk_squares
+from dither.fit import Dependence, shrunk_squares
 
 NOISE = 0.01  # standard deviation of one direction
 

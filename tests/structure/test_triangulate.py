@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.structure import triangulate, triangulate_capped
+from dither.fit import triangulate, triangulate_capped
 
 
 def _random_edges(rng, d, density):

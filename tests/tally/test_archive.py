@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ReportError
-from dither.models import model_from_bytes
+from dither.fit import model_from_bytes
 from dither.tally.archive import pack, unpack
 
 MAGIC = pack({}, {})[:17]

@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 import dither
 from dither.collector.downloads import read_counted
 from dither.errors import InputError, ReportError
-from dither.models import KINDS, model_from_bytes
-from dither.models.bayes_net import BayesNet
-from dither.models.junction_tree import independent_tree
-from dither.models.mixture import Mixture
-from dither.models.model import Independent
-from dither.models.ruled import Ruled
-from dither.protocols import restore
-from dither.protocols.registry import start
+from dither.fit import KINDS, model_from_bytes
+from dither.fit.bayes_net import BayesNet
+from dither.fit.junction_tree import independent_tree
+from dither.fit.mixture.model import Mixture
+from dither.fit.model import Independent
+from dither.fit.ruled import Ruled
+from dither.methods import restore
+from dither.methods.registry import start
+from dither.release.replicates import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines
 from dither.tally import CountTally, tally_from_bytes, zero
 from dither.tally.archive import pack, unpack
-from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 MAGIC = pack({}, {})[:17]
 # An attribute may have 2^17 values, which a damaged schema can ask for in a few bytes.

@@ -12,10 +12,8 @@ import pytest
 from scipy import stats
 
 from dither.mechanisms import Mechanism, mechanism
-from dither.reports import Plan, Question
-from dither.tally import CountTally, PatternTally
-from dither.uncertainty import amplification
-from dither.uncertainty.amplification import (
+from dither.release import amplification
+from dither.release.amplification import (
     Crowd,
     central_guarantee,
     crowds,
@@ -24,6 +22,8 @@ from dither.uncertainty.amplification import (
     readers_epsilon,
     worst_bound,
 )
+from dither.reports import Plan, Question
+from dither.tally import CountTally, PatternTally
 
 Law = Mapping[tuple[int, ...], float]
 

@@ -14,22 +14,21 @@ from dither.collector.spec import CampaignSpec
 from dither.datasets.generated import RandomNetwork as Network
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
-from dither.estimate import AnswerCounts
+from dither.fit import AnswerCounts, Independent
 from dither.mechanisms.kernels.stream import RandomStream
-from dither.models import Independent
-from dither.protocols import restore, start
-from dither.protocols.holdout import HoldOut
-from dither.reports import Question, question
-from dither.schema import Attribute, Schema
-from dither.simulate import simulate
-from dither.tally import zero
-from dither.uncertainty.heldout import (
+from dither.methods import restore, start
+from dither.methods.holdout import HoldOut
+from dither.release.heldout import (
     INFORMATIVE,
     TOO_NOISY,
     heldout_error,
     heldout_notes,
     unbiased_variances,
 )
+from dither.reports import Question, question
+from dither.schema import Attribute, Schema
+from dither.simulate import simulate
+from dither.tally import zero
 
 
 @pytest.fixture(scope="module")

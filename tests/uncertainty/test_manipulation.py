@@ -7,17 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from dither.estimate import AnswerCounts, pool
-from dither.estimate.project import norm_sub
+from dither.fit import AnswerCounts, pool
+from dither.fit.project import norm_sub
 from dither.mechanisms import Mechanism, PackedReports, mechanism
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.kernels.bits import filter_matrix
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.subset import SubsetSelection
+from dither.release.manipulation import set_bound
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally
-from dither.uncertainty.manipulation import set_bound
 
 
 def manipulation(

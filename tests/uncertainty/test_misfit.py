@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 
 from dither.datasets.generated import generate_network
-from dither.models import Independent
-from dither.protocols import start
+from dither.fit import Independent
+from dither.methods import start
+from dither.release.misfit import (
+    STEPS,
+    Moves,
+    PairBias,
+    _Pair,
+    learnt_prior,
+    misfit_notes,
+    pair_bias,
+    principal,
+)
+from dither.release.replicates import redraw
 from dither.schema import Attribute
-from dither.uncertainty.misfit import STEPS, _Pair, learnt_prior, misfit_notes, principal
-from dither.uncertainty.replicates import redraw
-from dither.uncertainty.shape import Moves, PairBias, pair_bias
 
 TABLE = np.random.default_rng(1).dirichlet(np.ones(12)).reshape(3, 4)
 IDENTITY = np.eye(12).reshape(12, 3, 4)

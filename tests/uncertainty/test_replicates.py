@@ -9,15 +9,12 @@ from dither._publish import publish
 from dither.datasets.generated import RandomNetwork as Network
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
-from dither.estimate import answers_of
-from dither.estimate import targets as set_targets
-from dither.models import Independent
-from dither.models.grouped import grouped_marginal
-from dither.protocols import ProtocolMachine, start
-from dither.reports import Plan, question
-from dither.types import JsonMapping
-from dither.uncertainty.bootstrap import UNKNOWN, Bootstrap, interaction, student_quantile
-from dither.uncertainty.replicates import (
+from dither.fit import Independent, answers_of
+from dither.fit.mixture import targets as set_targets
+from dither.fit.ruled import grouped_marginal
+from dither.methods import ProtocolMachine, start
+from dither.release.intervals import UNKNOWN, Bootstrap, interaction, student_quantile
+from dither.release.replicates import (
     _chosen,
     bootstrap,
     draw_tally,
@@ -25,6 +22,8 @@ from dither.uncertainty.replicates import (
     redraw,
     whole_shares,
 )
+from dither.reports import Plan, question
+from dither.types import JsonMapping
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +189,7 @@ def test_triples_that_were_asked_together_need_no_allowance(
     asked = prepare_bootstrap(machine, replicates=5).asked
     assert asked is not None
     assert {len(s) for s in asked} == {2, 3}
-    monkeypatch.setattr(set_targets, "MOST_ATTRIBUTES", 3)
+    monkeypatch.setattr(set_targets, "MAX_ATTRIBUTES", 3)
     pairs = prepare_bootstrap(machine, replicates=5).asked
     assert pairs == frozenset(s for s in asked if len(s) == 2), (
         "where pairs alone are fitted triples are not known"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dither.datasets.generated import generate_network
-from dither.estimate import AnswerCounts, pool
+from dither.fit import AnswerCounts, pool
 from dither.mechanisms import mechanism
+from dither.release import raw_sums as reports
+from dither.release.raw_sums import Reports, answer_covariance
 from dither.reports import question
-from dither.uncertainty import reports
-from dither.uncertainty.reports import Reports, answer_covariance
 
 CELLS, PEOPLE = 12, 5_000
 

@@ -11,15 +11,15 @@ from scipy.stats import binom, kstest
 
 from dither.collector.campaigns import make_release
 from dither.collector.spec import CampaignSpec
+from dither.fit import Independent
 from dither.mechanisms import mechanism
-from dither.models import Independent
-from dither.protocols import start
+from dither.methods import start
+from dither.release import rounds
+from dither.release.replicates import draw_tally, prepare_bootstrap
+from dither.release.rounds import RoundsTest, rounds_notes, rounds_tests, rounds_that_differ
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally
-from dither.uncertainty import rounds
-from dither.uncertainty.replicates import draw_tally, prepare_bootstrap
-from dither.uncertainty.rounds import RoundsTest, rounds_notes, rounds_tests, rounds_that_differ
 
 SCHEMA = Schema(
     (
@@ -111,7 +111,7 @@ def test_the_rounds_and_degrees_are_those_of_the_estimates(
     assert {t.degrees for t in found["b"]} == {4}, (
         "two differences of two values, of bits that need not add up"
     )
-    assert {t.degrees for t in found["c"]} == {2 * rounds.MOST_GROUPS}
+    assert {t.degrees for t in found["c"]} == {2 * rounds.MAX_GROUPS}
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ import pytest
 import dither
 from dither.errors import InputError, ParameterError, ReportError
 from dither.release import Release
+from dither.release.intervals import Bootstrap
+from dither.release.replicates import pack_replicates, unpack_replicates
 from dither.tally.archive import pack, unpack
-from dither.uncertainty.bootstrap import Bootstrap
-from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 
 @pytest.fixture(scope="module")

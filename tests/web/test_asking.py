@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dither.collector.pages.asking import MAX_BOXES, attribute_name, read_form
 from dither.release.query.expression import Reader
 from dither.schema import schema_from_json
-from dither.web.asking import MOST_BOXES, attribute_name, read_form
 
 SCHEMA = schema_from_json(
     {
@@ -95,7 +95,7 @@ def test_the_form_comes_back_as_it_was_filled_in() -> None:
     assert not form.filters[1].used
     assert form.filters[5].listed
     assert not form.filters[0].listed
-    assert MOST_BOXES < len(form.filters[5].boxes) < 600
+    assert MAX_BOXES < len(form.filters[5].boxes) < 600
     assert form.question.by == ("age", "nowhere"), (
         "an unknown name is for the release to refuse, with a suggestion"
     )

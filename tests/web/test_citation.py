@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dither.web.citation import bibtex, spelt
+from dither.collector.pages.releases import bibtex, spelt
 
 
 @pytest.mark.parametrize(

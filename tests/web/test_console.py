@@ -21,16 +21,16 @@ from collector_harness import (
 )
 from web_harness import Seen, Visitor
 
+from dither.collector.pages import add_pages, signing
+from dither.collector.pages.campaigns import campaign_routes
+from dither.collector.pages.console import Console
+from dither.collector.pages.new_campaign import new_campaign_routes
+from dither.collector.pages.operators import operator_pages
+from dither.collector.pages.progress import Rates
+from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
+from dither.collector.pages.signing import signing_routes
 from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
-from dither.web import add_pages, signing
-from dither.web.campaigns import campaign_routes
-from dither.web.console import Console
-from dither.web.new_campaign import new_campaign_routes
-from dither.web.operators import operator_pages
-from dither.web.progress import Rates
-from dither.web.schema_form import SchemaForm, read_cards, show_schema
-from dither.web.signing import signing_routes
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 PAGES = ("/console", "/console/new", "/console/keys", "/console/audit", "/console/live")

@@ -12,7 +12,7 @@ from tests.programs import require
 
 from dither.mechanisms import PureMechanism, mechanism
 
-STATIC = Path(__file__).parents[2] / "src" / "dither" / "web" / "static"
+STATIC = Path(__file__).parents[2] / "src" / "dither" / "collector" / "pages" / "static"
 SIZES = {"grr": 300, "sue": 9, "oue": 17, "olh": 40, "subset": 12, "hadamard": 12}
 CODE = """
 import { fitting } from %s;
@@ -66,7 +66,7 @@ console.log(JSON.stringify(outside));
 
 def test_what_is_typed_counts_whatever_an_attribute_is_called(tmp_path: Path) -> None:
     node = require(shutil.which("node"), "Node.js")
-    for file in (STATIC / "form.js", STATIC / "words.js", STATIC.parents[3] / "js" / "dither.js"):
+    for file in (STATIC / "form.js", STATIC / "words.js", STATIC.parents[4] / "js" / "dither.js"):
         shutil.copy(file, tmp_path)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "read.js").write_text(READ)

@@ -27,7 +27,7 @@ MAX_GROWTH = 300 * MIB  # of the collector: the body it was sent and copies of t
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     before = (
-        "from dither.web import add_pages; from dither.collector.questions import Questions; "
+        "from dither.collector.pages import add_pages; from dither.collector.questions import Questions; "
         f"Questions.__init__.__defaults__ = ({LIMIT},)"
     )
     store = tmp_path_factory.mktemp("uploads") / "c.db"

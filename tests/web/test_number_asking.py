@@ -12,11 +12,11 @@ import pytest
 from collector_harness import Caller, ServerThread, answers_of, plan_of
 from web_harness import Visitor
 
+from dither.collector.pages import add_pages
+from dither.collector.pages.number_asking import read_number_form
 from dither.collector.sqlite import SqliteStore
-from dither.protocols.mean import Mean
+from dither.methods.mean import Mean
 from dither.schema import schema_from_json
-from dither.web import add_pages
-from dither.web.number_asking import read_number_form
 
 SCHEMA = {
     "attributes": [{"name": "pay", "kind": "numeric", "edges": [0, 10, 20, 40, 60], "clip": True}]

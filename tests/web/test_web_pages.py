@@ -14,14 +14,14 @@ import pytest
 from collector_harness import Caller, ServerThread
 from web_harness import Visitor
 
-from dither.web.answers import POLICY
-from dither.web.assets import assets
+from dither.collector.pages.answers import POLICY
+from dither.collector.pages.assets import assets
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    from dither.collector.pages import add_pages
     from dither.collector.sqlite import SqliteStore
-    from dither.web import add_pages
 
     server = ServerThread(SqliteStore(tmp_path_factory.mktemp("web") / "c.db"), pages=add_pages)
     yield server
@@ -108,11 +108,14 @@ def test_a_wheel_has_every_file_that_a_page_needs(tmp_path: Path) -> None:
     with zipfile.ZipFile(built) as wheel:
         names = set(wheel.namelist())
     package = Path(__file__).parents[2] / "src" / "dither"
-    for folder in ("web/templates", "web/static", "release/templates"):
+    for folder in ("collector/pages/templates", "collector/pages/static", "release/templates"):
         for path in (package / folder).rglob("*"):
             if path.is_file():
                 assert f"dither/{path.relative_to(package)}" in names
-    assert {"dither/web/static/encoder/dither.js", "dither/web/static/encoder/dither.d.ts"} <= names
+    assert {
+        "dither/collector/pages/static/encoder/dither.js",
+        "dither/collector/pages/static/encoder/dither.d.ts",
+    } <= names
 
 
 def test_the_container_is_built_from_everything_that_the_wheel_needs() -> None:

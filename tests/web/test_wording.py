@@ -7,11 +7,11 @@ import threading
 import pytest
 from collector_harness import until
 
+from dither.collector.pages import planning
+from dither.collector.pages.planning import Planner, outlook_chart
+from dither.collector.pages.wording import answers, spoken_schema
 from dither.errors import DitherError
 from dither.schema import Attribute, Schema, schema_from_json
-from dither.web import planning
-from dither.web.planning import Planner, outlook_chart
-from dither.web.wording import answers, spoken_schema
 
 SMALL = Schema((Attribute("a", "boolean", (False, True)), Attribute("b", "boolean", (False, True))))
 

@@ -26,7 +26,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from dither.central.measurement import MOST_CELLS, CuratorTask, Neighbours, NoisyHistogram
+from dither.central.measurement import MAX_CELLS, CuratorTask, Neighbours, NoisyHistogram
 from dither.central.methods import CentralMethod
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
 from dither.central.records import NoisyRecords, release_records
@@ -86,7 +86,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Runner:
+class _Runner:
     """A method on tables of a shape; a table is the cell of every record."""
 
     method: CentralMethod
@@ -144,7 +144,7 @@ def _spread(count: int, most: int) -> list[int]:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
 
 
-def step_losses(first: Sequence[Step], second: Sequence[Step]) -> list[Fraction]:
+def _step_losses(first: Sequence[Step], second: Sequence[Step]) -> list[Fraction]:
     """The largest log-ratio of every step's law on two tables, along one and the same path."""
     losses = []
     for mine, theirs in zip(first, second, strict=True):
@@ -184,9 +184,9 @@ def audit_central(
     check_epsilon(epsilon)
     check_whole_or_none("trials", trials, MIN_TRIALS)
     wanted = (WAVELET_CELLS if method.name == "privelet" else CELLS) if cells is None else cells
-    check_whole("cells", wanted, 4, MOST_CELLS)
+    check_whole("cells", wanted, 4, MAX_CELLS)
     notion: Neighbours = "replace" if method.release is None else neighbours
-    runner = Runner(method, epsilon, _shape(method.name, wanted), notion, source)
+    runner = _Runner(method, epsilon, _shape(method.name, wanted), notion, source)
     releases = RELEASES if trials is None else trials
     stated, exact, bound, problem = epsilon, None, 0.0, None
     try:
@@ -218,7 +218,7 @@ def _shape(name: str, cells: int) -> tuple[int, ...]:
     return (cells,)
 
 
-def _compare(runner: Runner, releases: int, error: float) -> tuple[float, float, float]:
+def _compare(runner: _Runner, releases: int, error: float) -> tuple[float, float, float]:
     """The largest epsilon stated, the largest exact loss, and the empirical bound for the pair that has it."""
     compared = [(pair, *_losses(runner, *pair)) for pair in runner.pairs()]
     compared.sort(key=lambda one: sum(one[2]), reverse=True)
@@ -235,7 +235,7 @@ def _compare(runner: Runner, releases: int, error: float) -> tuple[float, float,
     return stated, exact, _empirical(runner, worst, releases, error)
 
 
-def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float, list[Fraction]]:
+def _losses(runner: _Runner, table: Integers, neighbour: Integers) -> tuple[float, list[Fraction]]:
     """The stated epsilon and the exact loss of every step of one release, and of its replay on the neighbour."""
     made = runner.run(table)
     again = runner.run(neighbour, made.steps)
@@ -243,11 +243,11 @@ def _losses(runner: Runner, table: Integers, neighbour: Integers) -> tuple[float
         raise NotPrivate(LEAK)
     if again.text != made.text:
         raise NotPrivate(f"{LEAK}: its notes, or the epsilon that it states")
-    return made.made.epsilon, step_losses(made.steps, again.steps)
+    return made.made.epsilon, _step_losses(made.steps, again.steps)
 
 
 def _empirical(
-    runner: Runner, pair: tuple[Integers, Integers], releases: int, error: float
+    runner: _Runner, pair: tuple[Integers, Integers], releases: int, error: float
 ) -> float:
     """The bound of all steps together, wrong with at most this probability."""
     runs = [[runner.run(table) for _ in range(releases // 2)] for table in pair]
@@ -257,7 +257,7 @@ def _empirical(
     rates = {}
     for place in noisy:
         taken = [made.steps[place] for half in runs for made in half if place < len(made.steps)]
-        rates[place] = noise_rate(taken, each)
+        rates[place] = _noise_rate(taken, each)
         if rates[place] > 1:
             raise NotPrivate(
                 f"the noise of step {place + 1} has at most {1 / rates[place]:.3g} of its stated scale"
@@ -275,12 +275,12 @@ def _empirical(
         [_path(runner, made, other, after) for made in half]
         for half, other in zip(runs, reversed(pair), strict=True)
     ]
-    return max(path_bound(paths[0], paths[1], each / 2), path_bound(paths[1], paths[0], each / 2))
+    return max(_path_bound(paths[0], paths[1], each / 2), _path_bound(paths[1], paths[0], each / 2))
 
 
-def _path(runner: Runner, made: Release, other: Integers, rates: Mapping[int, float]) -> Path:
+def _path(runner: _Runner, made: Release, other: Integers, rates: Mapping[int, float]) -> Path:
     """What a release chose, and the bound of the noise that followed, against the neighbouring table."""
-    losses = step_losses(made.steps, runner.run(other, made.steps).steps)
+    losses = _step_losses(made.steps, runner.run(other, made.steps).steps)
     chosen = tuple(step.released for step in made.steps if isinstance(step, ChoiceStep))
     return Path(
         chosen,
@@ -288,7 +288,7 @@ def _path(runner: Runner, made: Release, other: Integers, rates: Mapping[int, fl
     )
 
 
-def noise_rate(steps: Sequence[Step], error: float) -> float:
+def _noise_rate(steps: Sequence[Step], error: float) -> float:
     """A lower bound of the rate at which noise falls off, times its stated scale: 1 if it is what is stated."""
     widest, above, beyond = 0.0, 0, 0
     for step in steps:
@@ -303,7 +303,7 @@ def noise_rate(steps: Sequence[Step], error: float) -> float:
     return max(0.0, -math.log(upper_limit(beyond, above, error))) / widest
 
 
-def path_bound(first: Sequence[Path], second: Sequence[Path], error: float) -> float:
+def _path_bound(first: Sequence[Path], second: Sequence[Path], error: float) -> float:
     """A lower bound of what choices and the noise after them tell together, from the paths taken on two tables.
 
     An event is a set of choices after which the noise tells at least so much; how often it happens on either table says

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dither.central.measurement import (
-    MOST_RECORDS,
+    MAX_RECORDS,
     CuratorTask,
     Neighbours,
     NoisyHistogram,
@@ -36,7 +36,7 @@ from dither.central.sparse import Basis, most_atoms
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.types import Floats, Integers
 
-MOST_ENTRIES = 8
+MAX_ENTRIES = 8
 TAU_GRID = (
     0.001,
     0.002,
@@ -61,7 +61,7 @@ TAU_GRID = (
 
 
 @dataclass(frozen=True)
-class CompressedSensing:
+class _CompressedSensing:
     """A drawn measurement with the dictionaries it may be decoded in."""
 
     matrix: Sensing
@@ -113,9 +113,9 @@ class CsmParameters:
             check_tau(self.tau)
         check_choice("measurement", self.measurement, get_args(Measurement))
         check_choice("dictionary", self.dictionary, ("automatic", *get_args(Basis)))
-        check_whole_or_none("entries", self.entries, 1, MOST_ENTRIES)
+        check_whole_or_none("entries", self.entries, 1, MAX_ENTRIES)
         check_whole_or_none("sparsity", self.sparsity, 1)
-        check_whole("records", self.records, 1, MOST_RECORDS)
+        check_whole("records", self.records, 1, MAX_RECORDS)
 
     def ratio(self, cells: int, epsilon: float, records: int) -> float:
         """The compression ratio, from public figures."""
@@ -135,7 +135,7 @@ SHARED = 0.3
 
 def compressed_sensing(
     cells: int, tau: float, rng: np.random.Generator, parameters: CsmParameters
-) -> CompressedSensing:
+) -> _CompressedSensing:
     """Draw the measurement of a domain of this many cells, padded to a power of two where the Hadamard matrix needs one."""
     kind = parameters.measurement
     size = 1 << (cells - 1).bit_length() if kind == "hadamard" else cells
@@ -144,7 +144,7 @@ def compressed_sensing(
     names: tuple[str, ...] = (parameters.dictionary,)
     if parameters.dictionary == "automatic":
         names = get_args(Basis)
-    return CompressedSensing(matrix, names, cells, parameters.sparsity)
+    return _CompressedSensing(matrix, names, cells, parameters.sparsity)
 
 
 def release(task: CuratorTask, parameters: CsmParameters) -> NoisyHistogram:

@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import narwhals as nw
 import numpy as np
 
-from dither.central.advice import Advice, advise, check_workload
+from dither.central.grid import COARSEST
 from dither.central.measurement import (
-    MOST_CELLS,
-    MOST_RECORDS,
+    MAX_CELLS,
+    MAX_RECORDS,
     CuratorTask,
     Neighbours,
     NoisyHistogram,
@@ -32,14 +32,14 @@ from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
 from dither.central.records import release_records
 from dither.central.release import CentralRelease
-from dither.checks import check_between, check_whole, check_whole_or_none
+from dither.checks import check_between, check_choice, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
-from dither.display.progress import followed
 from dither.errors import ParameterError, PrivacyError, TableError
-from dither.estimate.project import apportion, norm_sub
+from dither.fit.project import apportion, norm_sub
 from dither.mechanisms.probability import check_epsilon
+from dither.methods.machine import build_parameters
 from dither.notice import Notice
-from dither.protocols.parameters import build_parameters
+from dither.progress import followed
 from dither.randomness import check_seed
 from dither.release.call import recorded
 from dither.schema import Schema
@@ -47,10 +47,66 @@ from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
 from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable, Progress
 
+Workload = Literal["cells", "ranges"]
+WORKLOADS: tuple[Workload, ...] = ("cells", "ranges")
+SUPPOSED_RECORDS = 10_000
+# Below this many units of noise on an average cell the table is more noise than counts, and a method that models it gains.
+FAINT = 1.0
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A method's name and why it was taken, in one sentence."""
+
+    method: str
+    why: str
+
+
+def _check_workload(workload: str) -> Workload:
+    """One of the kinds of questions."""
+    check_choice("workload", workload, WORKLOADS)
+    return "ranges" if workload == "ranges" else "cells"
+
+
+def advise(
+    shape: Sequence[int], epsilon: float, records: int | None = None, workload: Workload = "cells"
+) -> Advice:
+    """The method for a table over this product of columns; `records` is public or a public guess."""
+    cells = math.prod(shape)
+    if cells > MAX_CELLS:
+        return Advice(
+            "privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none"
+        )
+    supposed = SUPPOSED_RECORDS if records is None else max(1, records)
+    guessed = " supposed" if records is None else ""
+    mean = supposed / cells * epsilon
+    if workload == "ranges":
+        if len(shape) == 2 and min(shape) > COARSEST:
+            return Advice(
+                "agrid", "ranges over two columns: grids that are finer where more records are"
+            )
+        return Advice(
+            "hierarchical", "ranges: a tree of counts with the best fan-out of each column"
+        )
+    if mean >= FAINT:
+        return Advice(
+            "laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise"
+        )
+    if len(shape) > 2:
+        return Advice(
+            "privbayes",
+            f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables",
+        )
+    return Advice(
+        "csm",
+        f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it",
+    )
+
+
 EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
-MOST_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
+MAX_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
 REPLICATES = 16
-MOST_REPLICATES = 1000
+MAX_REPLICATES = 1000
 REPLICATED_CELLS = 2**16
 
 
@@ -101,9 +157,9 @@ def central_release(
     call = recorded(central_release, locals())
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
-    asked = check_workload(workload)
-    check_whole_or_none("records", records, 1, MOST_RECORDS)
-    check_whole("replicates", replicates, 0, MOST_REPLICATES)
+    asked = _check_workload(workload)
+    check_whole_or_none("records", records, 1, MAX_RECORDS)
+    check_whole("replicates", replicates, 0, MAX_REPLICATES)
     if method is not None:
         _built(method, parameters)  # a wrong name or parameter is said before the table is read
     started = clock()
@@ -123,9 +179,7 @@ def central_release(
     if chosen.release is None:
         notion = "replace"  # any record against any other
         made = _record_form(encoded.codes, kept, epsilon, source, public, built)
-    elif (
-        chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MOST_CELLS
-    ):
+    elif chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MAX_CELLS:
         made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)
     else:
         domain_size(kept.cardinalities, kept.names)
@@ -207,7 +261,7 @@ def _wide_network(
     sizes, rng = schema.cardinalities, np.random.default_rng([public, 1])
     network = learn(table_counts(codes, sizes), sizes, epsilon, source, rng, neighbours, parameters)
     total = round(network.records)
-    rows = network.sample(total if neighbours == "replace" else min(total, MOST_ROWS), rng)
+    rows = network.sample(total if neighbours == "replace" else min(total, MAX_ROWS), rng)
     return _Outcome(rows, network.budget.total, network_notes(network), total)
 
 
@@ -229,8 +283,8 @@ def _histogram_form(
         deviations = _deviations(
             release, replace(task, counts=filled), public, parameters, replicates, progress
         )
-    if not known and total > MOST_ROWS:
-        filled = whole_cells(made.estimate * (MOST_ROWS / total), MOST_ROWS)
+    if not known and total > MAX_ROWS:
+        filled = whole_cells(made.estimate * (MAX_ROWS / total), MAX_ROWS)
     order = np.random.default_rng([public, 2]).permutation(int(filled.sum()))
     rows = codes_of(np.repeat(np.arange(filled.size), filled), task.shape).astype(np.int32)[order]
     return _Outcome(rows, made.epsilon, made.notes, total, made.estimate, deviations)

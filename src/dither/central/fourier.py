@@ -2,7 +2,7 @@
 
 Trust model: central. Guarantee: pure epsilon, half for the choice of how many frequencies are kept, half for the
 noise on them. Cosine and sine rows are rounded to a grid of 1/4096, and from then on are an integer matrix with exact
-sensitivity. At most `MOST_FREQUENCIES` frequencies (fewer on large domains) are candidates.
+sensitivity. At most `MAX_FREQUENCIES` frequencies (fewer on large domains) are candidates.
 
 References: Rastogi, Nath, "Differentially private aggregation of distributed time-series with transformation and
 encryption", SIGMOD 2010; the choice of the number of coefficients: Acs, Castelluccia, Chen, "Differentially private
@@ -24,7 +24,7 @@ from dither.checks import check_whole, check_whole_or_none
 from dither.types import Codes, Floats, Integers
 
 GRID = 4096
-MOST_FREQUENCIES = 256
+MAX_FREQUENCIES = 256
 _ENTRIES = 2**24
 SCORE_GRID = 256
 
@@ -73,7 +73,7 @@ class LowFrequencies:
 
 def candidate_frequencies(cells: int) -> Integers:
     """How many frequencies may be kept: every number up to 16, then about ten more for each doubling."""
-    most = min(cells // 2 + 1, MOST_FREQUENCIES, max(2, _ENTRIES // (2 * cells)))
+    most = min(cells // 2 + 1, MAX_FREQUENCIES, max(2, _ENTRIES // (2 * cells)))
     spread = np.rint(2.0 ** np.arange(0, 12, 0.1)).astype(np.int64)
     return np.unique(np.concatenate([np.arange(1, 17), spread, [most]]).clip(1, most))
 

@@ -24,7 +24,7 @@ from dither.types import Floats, Integers
 
 COUNT_SHARE = 0.02
 COARSEST = 10
-LEAST_C = (
+MIN_C = (
     1e-6  # below it every grid is one of cells, and its number of blocks leaves the range of floats
 )
 
@@ -38,7 +38,7 @@ class GridParameters:
 
     def __post_init__(self) -> None:
         check_between("share", self.share, 0, 1, ends="()")
-        check_between("c", self.c, LEAST_C, math.inf, ends="[)")
+        check_between("c", self.c, MIN_C, math.inf, ends="[)")
 
 
 @dataclass(frozen=True)

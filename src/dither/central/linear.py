@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dither.central.measurement import (
-    MOST_CELLS,
+    MAX_CELLS,
     CuratorTask,
     Neighbours,
     NoisyHistogram,
@@ -167,14 +167,16 @@ class Tree:
         return np.concatenate(parts[::-1], axis=-1)
 
     def inverse(self, values: Floats) -> Floats:
-        return consistent_leaves(values, self.branching, self.levels, self.depth)[..., : self.cells]
+        return _consistent_leaves(values, self.branching, self.levels, self.depth)[
+            ..., : self.cells
+        ]
 
     def shared(self) -> list[tuple[int, int]]:
         """Cells that part below level k share the counts down to it."""
         return [(levels, 0) for levels in range(self.levels, self.levels - self.depth - 1, -1)]
 
 
-def consistent_leaves(noisy: Floats, branching: int, levels: int, depth: int) -> Floats:
+def _consistent_leaves(noisy: Floats, branching: int, levels: int, depth: int) -> Floats:
     """The least-squares leaves of equally noisy node counts, top level first, along the last axis."""
     b = branching
     sizes = [b ** (depth - levels + 1 + j) for j in range(levels)]
@@ -223,12 +225,12 @@ def best_branching(cells: int) -> int:
             else CONSISTENT * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
         )
 
-    return min(range(2, max(2, min(cells, MOST_CHILDREN)) + 1), key=error)
+    return min(range(2, max(2, min(cells, MAX_CHILDREN)) + 1), key=error)
 
 
 CONSISTENT = 0.58
-MOST_CHILDREN = 1024
-MOST_LEAVES = 16 * MOST_CELLS
+MAX_CHILDREN = 1024
+MAX_LEAVES = 16 * MAX_CELLS
 
 
 @dataclass(frozen=True)
@@ -252,10 +254,10 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
     leaves = math.prod(
         axis.branching**axis.depth if isinstance(axis, Tree) else axis.cells for axis in axes
     )
-    if leaves > MOST_LEAVES:
+    if leaves > MAX_LEAVES:
         raise ParameterError(
             f"trees of {parameters.branching} children have {leaves:,} leaves over {task.cells:,} cells, more than the "
-            f"{MOST_LEAVES:,} that fit; use another branching, or leave it to the method",
+            f"{MAX_LEAVES:,} that fit; use another branching, or leave it to the method",
             where="branching",
             value=parameters.branching,
         )

@@ -28,8 +28,8 @@ from dither.mechanisms.probability import check_epsilon
 from dither.types import Floats, Integers, JsonMapping, JsonObject
 
 Neighbours = Literal["add-remove", "replace"]
-MOST_CELLS = 2**20
-MOST_RECORDS = 10**12  # of a public guess
+MAX_CELLS = 2**20
+MAX_RECORDS = 10**12  # of a public guess
 
 
 class LinearMeasurement(Protocol):
@@ -76,7 +76,7 @@ class CuratorTask:
 
 
 @dataclass(frozen=True)
-class Observation:
+class _Observation:
     """A noisy measurement and what it cost."""
 
     values: Integers
@@ -131,7 +131,7 @@ def check_counts(counts: Integers) -> Integers:
 
 
 def domain_size(
-    cardinalities: Sequence[int], names: Sequence[str] = (), most: int = MOST_CELLS
+    cardinalities: Sequence[int], names: Sequence[str] = (), most: int = MAX_CELLS
 ) -> int:
     """The number of cells; an error when they are more than fit."""
     cells = math.prod(cardinalities)
@@ -151,7 +151,7 @@ def observe(
     epsilon: float,
     source: ByteSource,
     neighbours: Neighbours = "add-remove",
-) -> Observation:
+) -> _Observation:
     """Measure and add the noise that the guarantee needs; epsilon achieved is at most the one asked for.
 
     A measurement that no record moves (the number of records, where that is public) needs none, and costs nothing. To
@@ -161,10 +161,10 @@ def observe(
     sensitivity = measurement.sensitivity(neighbours)
     exact = measurement.measure(counts)
     if sensitivity == 0:
-        return Observation(exact, Fraction(0), 0, 0.0)
+        return _Observation(exact, Fraction(0), 0, 0.0)
     scale = calibrate(sensitivity, epsilon)
     noisy = add_noise(exact, scale, source)
-    return Observation(noisy, scale, sensitivity, achieved_epsilon(sensitivity, scale))
+    return _Observation(noisy, scale, sensitivity, achieved_epsilon(sensitivity, scale))
 
 
 def release_by(

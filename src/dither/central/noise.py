@@ -237,7 +237,7 @@ _EPSILON_BITS = 20
 _LARGEST_GAP = 2**36
 
 
-def exponent_rate(sensitivity: int, epsilon: float) -> Fraction:
+def _exponent_rate(sensitivity: int, epsilon: float) -> Fraction:
     """epsilon / (2 sensitivity) with epsilon rounded down to a multiple of 2**-20."""
     steps = int(Fraction(epsilon) * 2**_EPSILON_BITS)
     if steps < 1 or steps >= 2**26 or not 1 <= sensitivity < 2**22:
@@ -251,7 +251,7 @@ def exponent_rate(sensitivity: int, epsilon: float) -> Fraction:
 
 def exponents(scores: Integers, sensitivity: int, epsilon: float) -> tuple[Integers, int]:
     """Numerators and the common denominator of the exponents: P(i) is proportional to exp(-numerator / denominator)."""
-    rate = exponent_rate(sensitivity, epsilon)
+    rate = _exponent_rate(sensitivity, epsilon)
     gaps = np.minimum(np.asarray(scores, dtype=np.int64) - np.min(scores), _LARGEST_GAP)
     return gaps * rate.numerator, rate.denominator
 

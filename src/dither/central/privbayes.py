@@ -1,6 +1,6 @@
 """PrivBayes: a Bayesian network chosen by the exponential mechanism, its tables measured with noise.
 
-Trust model: central. Guarantee: pure epsilon by composition, every part accounted in `Budget`: 2 % for the number of
+Trust model: central. Guarantee: pure epsilon by composition, every part accounted in `_Budget`: 2 % for the number of
 records (nothing under `replace`, where it is public), 30 % of the rest for the d - 1 choices of a node and its
 parents, the remainder for one noisy count table per node (sensitivity d, or 2 d for a replaced record).
 
@@ -35,8 +35,8 @@ from dither.types import Codes, Floats, Integers
 COUNT_SHARE = 0.02
 STRUCTURE_SHARE = 0.3
 SCORE_GRID = 64
-MOST_CANDIDATES = 20_000
-MOST_TABLE = 2**20
+MAX_CANDIDATES = 20_000
+MAX_TABLE = 2**20
 
 # The counts of some attributes, as an array with one axis for each.
 CountsOf = Callable[[tuple[int, ...]], Integers]
@@ -55,7 +55,7 @@ class PrivBayesParameters:
 
 
 @dataclass(frozen=True)
-class Budget:
+class _Budget:
     """How epsilon is shared; the parts add up to at most the whole."""
 
     records: float
@@ -77,13 +77,13 @@ class Node:
 
 
 @dataclass(frozen=True)
-class NoisyNetwork:
+class _NoisyNetwork:
     """Nodes in an order where parents come first; `records` is the noisy (or public) number of records."""
 
     nodes: tuple[Node, ...]
     cardinalities: tuple[int, ...]
     records: float
-    budget: Budget
+    budget: _Budget
 
     def joint(self) -> Floats:
         """The whole distribution, one axis per attribute."""
@@ -117,7 +117,7 @@ def learn(
     rng: np.random.Generator,
     neighbours: Neighbours,
     parameters: PrivBayesParameters,
-) -> NoisyNetwork:
+) -> _NoisyNetwork:
     """Learn a network; `rng` is public randomness for the first node."""
     check_epsilon(epsilon)
     sizes = tuple(int(k) for k in cardinalities)
@@ -138,8 +138,8 @@ def learn(
         exact = counts_of((*parents, attribute))
         noisy = add_noise(exact, scale, source)
         nodes.append(Node(attribute, parents, _conditional(noisy.astype(np.float64))))
-    budget = Budget(spent_records, spent_choices, achieved_epsilon(sensitivity, scale))
-    return NoisyNetwork(tuple(nodes), sizes, records, budget)
+    budget = _Budget(spent_records, spent_choices, achieved_epsilon(sensitivity, scale))
+    return _NoisyNetwork(tuple(nodes), sizes, records, budget)
 
 
 def _records(
@@ -206,12 +206,12 @@ def affordable_degree(columns: int, asked: int | None) -> int:
 
     if asked is None:
         return max(
-            (k for k in range(1, columns) if most_candidates(k) <= MOST_CANDIDATES), default=1
+            (k for k in range(1, columns) if most_candidates(k) <= MAX_CANDIDATES), default=1
         )
-    if most_candidates(asked) > MOST_CANDIDATES:
+    if most_candidates(asked) > MAX_CANDIDATES:
         raise ParameterError(
             f"degree {asked} can make {most_candidates(asked):,} candidate parent sets of {columns} columns, more than "
-            f"{MOST_CANDIDATES:,}; use a smaller one, or leave it to the method",
+            f"{MAX_CANDIDATES:,}; use a smaller one, or leave it to the method",
             where="degree",
             value=asked,
         )
@@ -224,9 +224,9 @@ def parent_sets(
     """The maximal sets of at most `degree` placed attributes whose table with the node has at most so many cells.
 
     A set that fits is maximal where no single attribute can join it; the empty set always fits. A table never needs more cells
-    than `MOST_TABLE`.
+    than `MAX_TABLE`.
     """
-    available, limit = sorted(placed), min(most_cells, MOST_TABLE)
+    available, limit = sorted(placed), min(most_cells, MAX_TABLE)
     found: list[tuple[int, ...]] = []
 
     def grow(parents: tuple[int, ...], cells: int, rest: int) -> None:
@@ -301,7 +301,7 @@ def release(task: CuratorTask, parameters: PrivBayesParameters) -> NoisyHistogra
     )
 
 
-def network_notes(network: NoisyNetwork) -> dict[str, object]:
+def network_notes(network: _NoisyNetwork) -> dict[str, object]:
     """What a manifest tells of a network; computed from noisy values only."""
     return {
         "parents": {str(node.attribute): list(node.parents) for node in network.nodes},

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from dither.central.measurement import (
-    MOST_RECORDS,
+    MAX_RECORDS,
     CuratorTask,
     Neighbours,
     NoisyHistogram,
@@ -83,7 +83,7 @@ class ProjectionParameters:
             tuple(name for name in get_args(Measurement) if name != "sparse"),
         )
         check_choice("decode", self.decode, get_args(Decoder))
-        check_whole("records", self.records, 1, MOST_RECORDS)
+        check_whole("records", self.records, 1, MAX_RECORDS)
 
 
 def automatic_tau(cells: int, epsilon: float, records: int) -> float:

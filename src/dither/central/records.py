@@ -32,12 +32,12 @@ from scipy.linalg import hadamard
 from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate
 from dither.central.sensing import check_tau
 from dither.errors import ParameterError
-from dither.estimate.project import apportion, norm_sub
+from dither.fit.project import apportion, norm_sub
 from dither.mechanisms.probability import check_epsilon
 from dither.types import Codes, Floats, Integers
 
 EXACT_CORNERS = 2**16
-MOST_PLACES = 4096
+MAX_PLACES = 4096
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ def release_records(
         or (codes >= np.asarray(places.sizes)).any()
     ):
         raise ParameterError("codes do not lie in the domains given", where="codes")
-    if places.count > MOST_PLACES:
+    if places.count > MAX_PLACES:
         raise ParameterError(
-            f"the columns have {places.count:,} values, more than the {MOST_PLACES:,} that fit; name fewer columns or use "
+            f"the columns have {places.count:,} values, more than the {MAX_PLACES:,} that fit; name fewer columns or use "
             "coarser bins",
             where="columns",
             value=places.count,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dither.central.sensing import DenseSensing, Sensing, SparseSensing
 from dither.central.sparse import Dictionary, dictionary, leaves_below, matching_pursuit, most_atoms
-from dither.estimate.project import norm_sub
+from dither.fit.project import norm_sub
 from dither.types import Flags, Floats, Integers, Singles
 
 # A dense matrix is multiplied by the dictionary in full from this many atoms on: about where that starts to pay.

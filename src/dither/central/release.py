@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 
 from dither import __version__
 from dither.central.answers import Condition, CountAnswer, answer
-from dither.central.measurement import MOST_CELLS, Neighbours, check_neighbours, domain_size
+from dither.central.measurement import MAX_CELLS, Neighbours, check_neighbours, domain_size
 from dither.central.methods import RECORDS, central_method
 from dither.checks import check_whole
 from dither.errors import StateError
-from dither.estimate import Marginal
-from dither.estimate.project import norm_sub
+from dither.fit import Marginal
+from dither.fit.project import norm_sub
 from dither.mechanisms.probability import check_spent
 from dither.notice import Notice, notice_from_json, own_warnings, shown_epsilon
 from dither.randomness import check_seed
@@ -344,7 +344,7 @@ def _check_whole(
     if (
         estimate is None
         and manifest["method"] != RECORDS
-        and math.prod(schema.cardinalities) <= MOST_CELLS
+        and math.prod(schema.cardinalities) <= MAX_CELLS
     ):
         raise ValueError(f"{HISTOGRAM} is missing")
     held = 0 if deviations is None else len(deviations)

@@ -170,7 +170,7 @@ class SparseSensing:
         return self.entries == 1 and self.mixing == self.size
 
     def apply(self, counts: Integers) -> Integers:
-        check_exact(self.entries * int(counts.sum()))
+        _check_exact(self.entries * int(counts.sum()))
         return np.rint(self.forward(counts.astype(np.float64))).astype(np.int64)
 
     def forward(self, vector: Floats) -> Floats:
@@ -268,7 +268,7 @@ def _sparse(
     return SparseSensing(places, signs, each * entries, total)
 
 
-def check_exact(largest: int) -> None:
+def _check_exact(largest: int) -> None:
     """An error unless whole numbers of this size are exact in 64-bit floats."""
     if largest >= LARGEST_EXACT:
         raise ParameterError(
@@ -280,7 +280,7 @@ def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
     """matrix @ counts in whole numbers, through floating point only where that is exact."""
     if counts.size == 0:
         return np.zeros(matrix.shape[0], dtype=np.int64)
-    check_exact(max(int(matrix.max()), -int(matrix.min())) * int(counts.sum()))
+    _check_exact(max(int(matrix.max()), -int(matrix.min())) * int(counts.sum()))
     # Every partial sum is a whole number below 2**53, so 64-bit floats hold it exactly in any order of summation.
     return np.rint(matrix.astype(np.float64) @ counts.astype(np.float64)).astype(np.int64)
 
@@ -326,11 +326,11 @@ def matrix_sensitivity(matrix: AnyIntegers, neighbours: Neighbours) -> int:
     if not np.issubdtype(matrix.dtype, np.integer):
         raise TypeError("sensitivity is exact for integer matrices only; round the matrix first")
     if neighbours == "add-remove":
-        return largest_column_norm(matrix)
-    return largest_column_distance(matrix)
+        return _largest_column_norm(matrix)
+    return _largest_column_distance(matrix)
 
 
-def largest_column_norm(matrix: AnyIntegers) -> int:
+def _largest_column_norm(matrix: AnyIntegers) -> int:
     """The largest sum of absolute entries of a column."""
     return int(
         np.abs(matrix.astype(np.int32 if matrix.dtype.itemsize < 4 else np.int64))
@@ -339,7 +339,7 @@ def largest_column_norm(matrix: AnyIntegers) -> int:
     )
 
 
-def largest_column_distance(matrix: AnyIntegers) -> int:
+def _largest_column_distance(matrix: AnyIntegers) -> int:
     """The largest L1 distance of two columns: every pair is looked at, since no cheaper exact rule holds in general."""
     columns = np.ascontiguousarray(matrix.T, dtype=np.int32)
     if max(int(matrix.max()), -int(matrix.min())) * 2 * matrix.shape[0] >= 2**31:

@@ -91,7 +91,7 @@ def _levels(size: int) -> int:
     return size.bit_length() - 1
 
 
-MOST_ATOMS = 256
+MAX_ATOMS = 256
 _ATOM_WORK = (
     2**18
 )  # atoms times rows: keeps a recovery near a second where the signal would let it run on
@@ -99,7 +99,7 @@ _ATOM_WORK = (
 
 def most_atoms(rows: int) -> int:
     """The most atoms that so many measurements are asked for: a quarter of them, within a limit of work."""
-    return max(1, min(rows // 4, MOST_ATOMS, _ATOM_WORK // rows))
+    return max(1, min(rows // 4, MAX_ATOMS, _ATOM_WORK // rows))
 
 
 def matching_pursuit(

@@ -15,7 +15,7 @@ import typer
 import dither
 from dither.cli.options import Quiet, print_warnings
 from dither.errors import DitherError, InputError, ParameterError
-from dither.harness import Bench, Outcome, execute, write_contents
+from dither.lab.harness import Bench, Outcome, execute, write_contents
 from dither.plugins import Plugin, plugin, usable
 
 ROOT = Path(dither.__file__).resolve().parents[2]
@@ -62,7 +62,7 @@ def bench(
     """Rerun a benchmark: every figure with mean and spread as Parquet, and a page with charts.
 
     An interrupted run goes on where it stopped when the same command is given again. A file of your own offers
-    bench(size, data_dir), which gives a dither.harness.Bench; another package brings one by the entry point dither.benchmarks.
+    bench(size, data_dir), which gives a dither.lab.harness.Bench; another package brings one by the entry point dither.benchmarks.
 
     Examples: dither bench list; dither bench mixture --quick; dither bench ./mine.py
     """
@@ -170,7 +170,7 @@ def _from_file(path: Path) -> ModuleType:
         raise InputError(f"{path} cannot be read: {_said(error)}", where="name") from error
     if not callable(getattr(module, "bench", None)):
         raise InputError(
-            f"{path} has no function bench(size, data_dir) that gives a dither.harness.Bench",
+            f"{path} has no function bench(size, data_dir) that gives a dither.lab.harness.Bench",
             where="name",
         )
     return module
@@ -196,7 +196,7 @@ def _run(
         ) from error
     if not isinstance(declared, Bench):
         raise InputError(
-            f"{name}: bench() gave a {type(declared).__name__}, not a dither.harness.Bench",
+            f"{name}: bench() gave a {type(declared).__name__}, not a dither.lab.harness.Bench",
             where="name",
         )
     outcome = execute(declared, folder, fresh=fresh, quiet=quiet)

@@ -35,16 +35,17 @@ from dither.cli.options import (
     read_settings,
 )
 from dither.cli.tally import BESIDE
-from dither.display.progress import progress_bar
 from dither.errors import InputError, ParameterError
+from dither.methods import HISTOGRAMS, MEANS
 from dither.notice import shown_epsilon, weak_protection
-from dither.protocols import HISTOGRAMS, MEANS
+from dither.progress import progress_bar
 from dither.release import check_target, load_release
 from dither.release.consumer_files import FOLDER, file_names
 from dither.release.folder import format_of
 from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
 from dither.release.histogram import HistogramRelease
 from dither.release.release import FORMAT
+from dither.release.replicates import MAX_REPLICATES, MIN_REPLICATES
 from dither.reports import plan_from_json
 from dither.schema import load_schema
 from dither.schema.calendar import shown_instant
@@ -53,8 +54,6 @@ from dither.tally.archive import pack
 from dither.tally.counting import COLUMNS
 from dither.tally.exports import begin_export
 from dither.types import JsonObject
-from dither.uncertainty.replicates import LEAST_REPLICATES
-from dither.uncertainty.stored import MOST_REPLICATES
 
 app = typer.Typer(
     help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True
@@ -308,7 +307,7 @@ def finalise(
     form = HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT
     check_target(output, form, overwrite=overwrite)
     if replicates:
-        check_whole("replicates", replicates, LEAST_REPLICATES, MOST_REPLICATES)
+        check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
     operator = Operator(url, key_file)
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
     archive = operator.fetch("GET", f"/{campaign}/release")

@@ -21,8 +21,8 @@ from dither.cli.options import (
     print_warnings,
     read_settings,
 )
-from dither.display.progress import progress_bar
 from dither.notice import shown_epsilon
+from dither.progress import progress_bar
 from dither.release import check_target
 
 

@@ -28,10 +28,10 @@ from dither.cli.options import (
     listed,
     print_warnings,
 )
-from dither.comparison import Comparison
-from dither.comparison import compare as run
-from dither.comparison.peers import PEERS
 from dither.errors import ParameterError
+from dither.lab.comparison import Comparison
+from dither.lab.comparison import compare as run
+from dither.lab.comparison.peers import PEERS
 from dither.types import JsonObject
 
 

@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 from dither.cli.number_questions import read_bins
 from dither.errors import InputError, ParameterError
-from dither.protocols import HISTOGRAMS, MEANS, method
-from dither.protocols.histogram.consumer import read_consumers
-from dither.protocols.histogram.machine import HistogramMachine
-from dither.protocols.histogram.values import check_range
-from dither.protocols.mean import Mean
+from dither.methods import HISTOGRAMS, MEANS, method
+from dither.methods.histogram.consumer import read_consumers
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.histogram.values import check_range
+from dither.methods.mean import Mean
 from dither.schema import Schema
 from dither.types import JsonObject
 
 DEFAULT_METHOD = "chp"
 Outside = Literal["clip", "random"]
-_MOST_BYTES = 1 << 20  # of a file of consumers; a request to the collector has no more
+_MAX_BYTES = 1 << 20  # of a file of consumers; a request to the collector has no more
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def consumers_file(path: Path) -> list[Any]:
     """A JSON list of consumers, or the release.json of an earlier histogram, whose consumers are asked for again."""
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
             raise InputError(
                 f"{path} has more than 1 MiB; name fewer consumers", where="--consumers"
             )

@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dither.cli.options import AsJson, Quiet
-from dither.display.progress import progress_bar
 from dither.errors import ParameterError
 from dither.evaluation import Evaluation
 from dither.evaluation import evaluate as compare
 from dither.evaluation.compare import SDMetricsScores
 from dither.evaluation.own_scale import LEVELS, OwnScale
+from dither.progress import progress_bar
 
 
 def evaluate(

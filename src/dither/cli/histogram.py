@@ -27,12 +27,12 @@ from dither.cli.options import (
 )
 from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
-from dither.estimate.marginal import HALF_WIDTH
+from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES
 from dither.mechanisms.probability import check_epsilon
+from dither.methods import MEANS
+from dither.methods.histogram.values import OutOfRange
 from dither.notice import Notice, shown_epsilon
-from dither.protocols import MEANS
-from dither.protocols.histogram.values import OutOfRange
 from dither.release import check_target
 from dither.release.histogram import FORMAT, HistogramRelease
 from dither.schema import load_schema

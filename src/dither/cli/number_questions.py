@@ -11,8 +11,8 @@ import typer
 
 from dither.cli.options import AsJson, print_warnings
 from dither.errors import ParameterError
+from dither.methods.histogram.late import LateAnswer
 from dither.notice import Notice
-from dither.protocols.histogram.late import LateAnswer
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
 from dither.release.query.answer import Answer, AnswerTable, shown
 from dither.types import JsonObject

@@ -15,7 +15,7 @@ import typer
 from dither.client.transport import Connection, Unreachable
 from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import Notice
-from dither.schema.csv_files import MISSING, CsvOptions
+from dither.schema.files import MISSING, CsvOptions
 
 if TYPE_CHECKING:
     from dither.types import JsonObject

@@ -17,13 +17,13 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dither.cli.options import AsJson, Quiet, print_warnings
-from dither.display.progress import progress_bar
 from dither.errors import ParameterError
+from dither.progress import progress_bar
 from dither.release import Release, load_release
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import interval_heading, shown
 from dither.release.query.ask import Inquiry
-from dither.release.query.conditions import said
+from dither.release.query.expression import said
 from dither.schema import Attribute
 from dither.types import Progress
 

@@ -27,7 +27,7 @@ from dither.errors import ParameterError
 from dither.notice import Notice
 from dither.schema.files import write_atomically
 from dither.schema.infer import LEAK_WARNING, draft_schema
-from dither.schema.read import DEFAULT_BINS, SHAPES, numeric
+from dither.schema.schema import DEFAULT_BINS, SHAPES, numeric
 
 schemas = typer.Typer(no_args_is_help=True)
 Output = Annotated[

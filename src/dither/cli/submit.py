@@ -18,7 +18,7 @@ from dither.client.fleet import SendResult, SimulatedFleet, await_next_round, lo
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
-from dither.schema.line_columns import line_numbers
+from dither.schema.columns import line_numbers
 from dither.schema.table import encode
 from dither.types import Codes, Floats
 

@@ -47,7 +47,7 @@ def tally(
     """
     if master is not None and engine != "spark":
         raise InputError("--master is for --engine spark", where="--master", value=master)
-    asked = read_plan(plan)
+    asked = _read_plan(plan)
     counted = _count(paths, asked, engine, master)
     if not counted.reports:
         reason = f"none of the {counted.malformed:,} reports can have been sent under this plan"
@@ -89,7 +89,7 @@ def _count(paths: list[str], plan: Plan, engine: str, master: str | None) -> Cou
     return count_on_spark(paths, plan, master)
 
 
-def read_plan(path: Path) -> Plan:
+def _read_plan(path: Path) -> Plan:
     """A round's plan from a file that holds it, or a campaign's announcement with one in it."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))

@@ -18,8 +18,7 @@ from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms.probability import DRAW_WIDTHS
 from dither.mechanisms.registry import device_work, lists_of
 from dither.reports import Plan, Question, limits, plan_from_json
-from dither.reports.closing import closing_seconds, closing_text
-from dither.reports.plan import is_asked, place, report_id
+from dither.reports.plan import closing_seconds, closing_text, is_asked, place, report_id
 from dither.schema import Schema, schema_from_json
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ def _read(body: Any) -> Announcement:
         raise ReportError("the announced schema does not have the announced fingerprint")
     plan = body["plan"]
     if plan is not None:
-        check_work(plan)
+        _check_work(plan)
     return Announcement(
         campaign=campaign,
         name=body["name"],
@@ -194,7 +193,7 @@ def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
         if (
             not isinstance(entry["name"], str)
             or not rises
-            or edges > limits.MOST_EDGES
+            or edges > limits.MAX_EDGES
             or not is_finite(epsilon)
             or epsilon <= 0
         ):
@@ -217,19 +216,19 @@ def _rises(edges: list[float]) -> bool:
 def _texts(body: JsonObject) -> JsonObject:
     """What the campaign says of itself, when it closes and whom it asks; an announcement may leave all of it out."""
     texts = {
-        "title": check_text("title", body.get("title", ""), limits.MOST_TITLE, error=ReportError),
+        "title": check_text("title", body.get("title", ""), limits.MAX_TITLE, error=ReportError),
         "purpose": check_text(
-            "purpose", body.get("purpose", ""), limits.MOST_PURPOSE, lines=True, error=ReportError
+            "purpose", body.get("purpose", ""), limits.MAX_PURPOSE, lines=True, error=ReportError
         ),
         "epsilon_reason": check_text(
             "epsilon_reason",
             body.get("epsilon_reason", ""),
-            limits.MOST_PURPOSE,
+            limits.MAX_PURPOSE,
             lines=True,
             error=ReportError,
         ),
         "contact": check_text(
-            "contact", body.get("contact", ""), limits.MOST_CONTACT, error=ReportError
+            "contact", body.get("contact", ""), limits.MAX_CONTACT, error=ReportError
         ),
     }
     closes, round_closes = body.get("closes"), body.get("round_closes")
@@ -240,7 +239,7 @@ def _texts(body: JsonObject) -> JsonObject:
         )
     for key in ("closes_at_reports", "wanted"):
         if body.get(key) is not None:
-            check_whole(key, body[key], 1, limits.MOST_NUMBER - 1, error=ReportError)
+            check_whole(key, body[key], 1, limits.MAX_NUMBER - 1, error=ReportError)
     if body.get("assignment", "token") not in _ASSIGNMENT:
         raise ReportError("the announcement has no proper assignment", where="assignment")
     return {
@@ -318,9 +317,9 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
     cells = 1
     for name in names:
         cells *= (groups if name in question.grouped else sizes).get(name, 0)
-        if not 0 < cells < limits.MOST_NUMBER:
+        if not 0 < cells < limits.MAX_NUMBER:
             break
-    if not names or not 0 < cells < limits.MOST_NUMBER or len(set(names)) != len(names):
+    if not names or not 0 < cells < limits.MAX_NUMBER or len(set(names)) != len(names):
         raise ReportError(f"a question about {shown} does not fit the schema", value=names)
     mechanism = question.mechanism
     if mechanism.cells != cells and not question.rounded:
@@ -334,15 +333,15 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
         )
 
 
-def check_work(plan: JsonObject) -> None:
+def _check_work(plan: JsonObject) -> None:
     """Refuse a plan, in its JSON form, whose mechanisms would cost a device more than the limits allow.
 
     A plan comes from whoever runs the collector, and a few bytes of it can ask for hours of hashing. So the work is counted
     from its numbers before anything is built from them; the collector counts the same before it announces a plan.
     """
     questions = plan["questions"]
-    if not isinstance(questions, list) or len(questions) >= limits.MOST_QUESTIONS:
-        raise ReportError(f"a plan has a list of fewer than {limits.MOST_QUESTIONS:,} questions")
+    if not isinstance(questions, list) or len(questions) >= limits.MAX_QUESTIONS:
+        raise ReportError(f"a plan has a list of fewer than {limits.MAX_QUESTIONS:,} questions")
     different: set[str] = set()
     digests = pairs = size = 0
     for question in questions:
@@ -352,13 +351,13 @@ def check_work(plan: JsonObject) -> None:
         if name in different:
             continue
         different.add(name)
-        if len(different) > limits.MOST_MECHANISMS:
+        if len(different) > limits.MAX_MECHANISMS:
             raise ReportError(
-                f"a plan of more than {limits.MOST_MECHANISMS:,} different mechanisms is too much work"
+                f"a plan of more than {limits.MAX_MECHANISMS:,} different mechanisms is too much work"
             )
         work = device_work(mechanism)
         digests, pairs, size = digests + work.digests, pairs + work.pairs, size + work.table_bytes
-        if digests > limits.BLOOM_DIGESTS or pairs > limits.MOST_PAIRS or size > limits.BLOOM_BYTES:
+        if digests > limits.BLOOM_DIGESTS or pairs > limits.MAX_PAIRS or size > limits.BLOOM_BYTES:
             raise ReportError(
                 "the plan's mechanisms are too much work for a device; use fewer cells, hashes or sets"
             )
@@ -385,6 +384,4 @@ def _check_numbers(mechanism: JsonObject) -> None:
 
 
 def _whole(value: object) -> bool:
-    return (
-        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MOST_NUMBER
-    )
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limits.MAX_NUMBER

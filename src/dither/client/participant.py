@@ -23,7 +23,7 @@ from dither.schema import Attribute, Schema
 Result = Literal[
     "acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"
 ]
-MOST_SLEEP = 300.0  # seconds between tries, in all of one visit
+MAX_SLEEP = 300.0  # seconds between tries, in all of one visit
 # A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
 # report only when the collector has said nothing else for this many days (decision 0017).
 UNKNOWN_CAMPAIGN_DAYS = 30
@@ -286,7 +286,7 @@ class Participant:
             if attempt + 1 < self._tries:
                 asked = 0.0 if answer is None or answer.retry_after is None else answer.retry_after
                 pause = retry_pause(asked, 0.5 * 2**attempt)
-                if self._slept + pause > MOST_SLEEP:
+                if self._slept + pause > MAX_SLEEP:
                     return answer  # what waits is sent at the next visit; no server holds the application up for longer
                 self._slept += pause
                 self._sleep(pause)

@@ -23,7 +23,7 @@ _COOKIE = "dither-session"
 CSRF_HEADER = "x-dither-csrf"
 
 
-class Guarded(Protocol):
+class _Guarded(Protocol):
     """Whatever has keys and sessions: a collector."""
 
     keys: Keys
@@ -42,7 +42,7 @@ Who = Annotated[Principal, Depends(_who)]  # behind `authorise`
 class Access:
     """Tells who asks."""
 
-    def __init__(self, guarded: Guarded) -> None:
+    def __init__(self, guarded: _Guarded) -> None:
         self._keys, self._sessions = guarded.keys, guarded.sessions
 
     async def authorise(self, request: Request) -> None:

@@ -31,7 +31,7 @@ ZIP, PARQUET, ARCHIVE = (
     "application/vnd.apache.parquet",
     "application/octet-stream",
 )
-MOST_PAGE = 1 << 18  # reports of one page
+MAX_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
 
 
@@ -135,7 +135,7 @@ class TallyStatus:
     answers: list[int] | None = None
 
 
-async def read_json(request: Request) -> dict[str, object]:
+async def _read_json(request: Request) -> dict[str, object]:
     """The body, read after the key was seen and within the limits, which the framework's own reading of bodies would not do."""
     try:
         body = json.loads(await read_body(request) or b"{}")
@@ -152,8 +152,8 @@ async def _read_archive(request: Request) -> bytes:
 
 RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # one way to write each; int takes many
 IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
-PageSize = Annotated[int, Query(ge=1, le=MOST_PAGE)]
-Body = Annotated[dict[str, object], Depends(read_json)]
+PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Body = Annotated[dict[str, object], Depends(_read_json)]
 Counted = Annotated[bytes, Depends(_read_archive)]
 _TAKES_TALLY: JsonObject = {
     "requestBody": {
@@ -307,7 +307,7 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
         responses=sends(PARQUET, "The round's reports"),
     )
     def reports(
-        campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MOST_PAGE
+        campaign: str, number: RoundNumber, after: IdOrNothing = None, most: PageSize = MAX_PAGE
     ) -> Response:
         """The raw reports of a round, a Parquet file in the order of their ids; with `after`, one page of ids above this one."""
         plans = collector.campaigns.current(campaign).plans

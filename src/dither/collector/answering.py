@@ -136,7 +136,7 @@ class Releases:
 
     def add(self, digest: str, data: bytes) -> Inquiry | HistogramRelease:
         """Hold a release; others are forgotten to make room."""
-        release, size = read_archive(data)
+        release, size = _read_archive(data)
         inquiry: Inquiry | HistogramRelease
         if isinstance(release, HistogramRelease):
             inquiry = release
@@ -150,7 +150,7 @@ class Releases:
         return inquiry
 
 
-def read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
+def _read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
     """A release of a zip file that this collector made, and the bytes of its folder."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(scratch)
@@ -171,7 +171,7 @@ def do(
         return _about_a_number(job, inquiry, data)
     if isinstance(job, Replicates):
         assert data is not None
-        release = read_archive(data)[0]
+        release = _read_archive(data)[0]
         assert isinstance(release, Release)
         return zip_release(release.with_replicates(job.count))
     if isinstance(job, Report):
@@ -182,7 +182,9 @@ def do(
             where="where",
         )
     if job.by:
-        names = [name for given in job.by for name in names_in(given, inquiry.release.schema.names)]
+        names = [
+            name for given in job.by for name in _names_in(given, inquiry.release.schema.names)
+        ]
         return inquiry.table(names, job.where, job.given, 0.95, False)
     if job.where is None:
         raise ParameterError("there is no question: give where=, by= or both", where="where")
@@ -206,7 +208,7 @@ def _about_a_number(
     return ask_number(release, job.number)
 
 
-def read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
+def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
     """What is in a file from outside; no more of it than the collector can use.
 
     Raises:
@@ -233,7 +235,7 @@ def read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
     return DraftedSchema(text, from_data)
 
 
-def serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
+def _serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
     """Do jobs from a pipe, one at a time, until its other end is closed."""
     for number in (
         signal.SIGINT,
@@ -261,7 +263,7 @@ def serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BY
 def _file_result(job: FileJob) -> object:
     """What a file holds, `OutOfMemory`, or the error to raise at the other end."""
     try:
-        return read_file(job)
+        return _read_file(job)
     except (TableError, ReportError) as error:
         return type(error)(str(error), where=error.where)
     except MemoryError:
@@ -299,11 +301,11 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
+def _names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
     """Attributes with commas between them; an attribute whose name has commas may stand alone."""
     return (by,) if by in known else tuple(name.strip() for name in by.split(","))
 
 
 def main() -> None:
     """The process: `Questions` gives it a pipe's number and its limit of memory."""
-    serve_jobs(Connection(int(sys.argv[1])), int(sys.argv[2]))
+    _serve_jobs(Connection(int(sys.argv[1])), int(sys.argv[2]))

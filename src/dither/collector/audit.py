@@ -21,12 +21,12 @@ from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
 
 Transaction = Callable[[float], AbstractContextManager[Connection]]
 ITSELF = "(collector)"  # no key may be called so
-MOST_ENTRIES = 1_000  # of one page
+MAX_ENTRIES = 1_000  # of one page
 _DETAIL = 300  # signs
 
 
 @dataclass(frozen=True)
-class Act:
+class _Act:
     """What is being done, and by whom."""
 
     who: str
@@ -45,13 +45,13 @@ class AuditEntry:
     detail: str
 
 
-_acting: ContextVar[Act | None] = ContextVar("acting", default=None)
+_acting: ContextVar[_Act | None] = ContextVar("acting", default=None)
 
 
 @contextmanager
 def acting(who: str, what: str) -> Iterator[None]:
     """Changes of the store inside are noted as this key's act; in this thread, or what is started from it with its context."""
-    before = _acting.set(Act(who, what))
+    before = _acting.set(_Act(who, what))
     try:
         yield
     finally:
@@ -63,7 +63,7 @@ def note(connection: Connection, what: str, campaign: str | None = None, detail:
     now = datetime.now(UTC)
     act = _acting.get()
     at = now.date().isoformat() if act is None else now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    act = act or Act(ITSELF, what)
+    act = act or _Act(ITSELF, what)
     values = {
         "at": at,
         "who": act.who,
@@ -98,5 +98,5 @@ class AuditLog:
         if before is not None:
             query = query.where(c.number < before)
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(query.limit(min(most, MOST_ENTRIES))).all()
+            found = connection.execute(query.limit(min(most, MAX_ENTRIES))).all()
         return [AuditEntry(*row) for row in found]

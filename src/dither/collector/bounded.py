@@ -76,7 +76,7 @@ class Patience(threading.local):
             raise Late(f"no answer within {self.granted:g} s")
 
 
-class BoundedConnection(psycopg.Connection[Any]):
+class _BoundedConnection(psycopg.Connection[Any]):
     """A connection all of whose waits end at the deadline; it is closed then, for nobody knows what the server still does."""
 
     patience: Patience
@@ -118,9 +118,9 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
 
     def connect(
         dialect: object, record: object, arguments: list[str], parameters: JsonObject
-    ) -> BoundedConnection:
+    ) -> _BoundedConnection:
         patience.check(patience.deadline)
-        made = BoundedConnection.connect(*arguments, **parameters)
+        made = _BoundedConnection.connect(*arguments, **parameters)
         made.patience = patience
         return made
 

@@ -45,14 +45,13 @@ from dither.collector.store import (
 )
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.protocols import restore
+from dither.methods import restore
 from dither.reports import Plan, limits, plan_from_json
-from dither.reports.closing import closing_seconds
-from dither.reports.plan import token_hash
+from dither.reports.plan import closing_seconds, token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
 
 log = logging.getLogger("dither.collector")
-MOST_TOKENS = 1_000_000  # in one request
+MAX_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
 
 
@@ -354,7 +353,7 @@ class Campaigns:
         """
         if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
-        check_whole("count", count, 1, MOST_TOKENS)
+        check_whole("count", count, 1, MAX_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
         # In order as a whole, so that no block tells which tokens came together.
         hashes = _in_order([token_hash(t) for t in tokens])

@@ -50,7 +50,7 @@ CLOSE_SECONDS = 0.5  # and for the store to be closed
 
 
 @dataclass(frozen=True)
-class Judgement:
+class _Judgement:
     """The reports that may be stored, where each came in the request, and the outcome of those that may not."""
 
     batch: Batch
@@ -63,7 +63,7 @@ class Judgement:
         return [found[i] for i in range(len(found))]
 
 
-def judge(envelope: Envelope, current: OpenRound) -> Judgement:
+def judge(envelope: Envelope, current: OpenRound) -> _Judgement:
     """Check every report against the round: the participant's place, where places decide, its question and the answer's bytes."""
     campaign, plan, start = current.campaign_bytes, current.plan, current.start
     issued = current.participation == "tokens"
@@ -92,14 +92,14 @@ def judge(envelope: Envelope, current: OpenRound) -> Judgement:
         if issued:
             hashes.append(token_hash(token))
     once = arrival and plan.round > 0
-    return Judgement(
+    return _Judgement(
         Batch(current.campaign, plan.round, rows, hashes if issued else None, once),
         positions,
         refused,
     )
 
 
-class Lookups:
+class _Lookups:
     """Tells many devices whether a report with their id is stored, with one query at a time.
 
     Devices that ask while a query is under way share the next one. So a flood of questions takes one thread
@@ -194,7 +194,7 @@ class Collector:
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store closed
         self._waiters: set[Waiter] = set()
-        self._lookups = Lookups(store)
+        self._lookups = _Lookups(store)
         self._check: Future[None] | None = None
         self._look: Future[None] | None = None
         self._ending = threading.Event()

@@ -28,8 +28,8 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem, seldom
 from dither.errors import InputError
 
-MOST_CONNECTIONS = 4_000
-LEAST_CONNECTIONS = 16
+MAX_CONNECTIONS = 4_000
+MIN_CONNECTIONS = 16
 BACKLOG = 256  # asyncio accepts so many in one go before it tells us of the first
 RESERVE = 128  # file descriptors for the database, exports and the like
 SLICE = 4096  # bytes given to the parser at once; the limits are checked in between
@@ -42,7 +42,7 @@ WRITE_LEAST = 32 << 10  # bytes that somebody has to read in `write_seconds`
 class ConnectionLimits:
     """What a connection may take. The defaults are the documented ones; tests use smaller ones."""
 
-    most: int = MOST_CONNECTIONS
+    most: int = MAX_CONNECTIONS
     header_bytes: int = 16 << 10  # request line and headers together
     header_lines: int = 100
     pipelined: int = 8  # requests that wait behind one under way
@@ -58,7 +58,7 @@ class ConnectionLimits:
 
 def room_for_connections(asked: int | None = None) -> int:
     """How many connections the limit of open files leaves room for; the soft limit is raised towards the hard one."""
-    wanted = (MOST_CONNECTIONS if asked is None else asked) + RESERVE + BACKLOG
+    wanted = (MAX_CONNECTIONS if asked is None else asked) + RESERVE + BACKLOG
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -68,14 +68,14 @@ def room_for_connections(asked: int | None = None) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = wanted if soft == resource.RLIM_INFINITY else soft - RESERVE - BACKLOG
-    if room < LEAST_CONNECTIONS or (asked is not None and asked > room):
+    if room < MIN_CONNECTIONS or (asked is not None and asked > room):
         raise InputError(
             f"the system allows this process {soft:,} open files, room for {max(room, 0):,} connections; "
             "raise it (ulimit -n) or allow fewer connections",
             where="connections",
             value=asked,
         )
-    return min(room, MOST_CONNECTIONS if asked is None else asked)
+    return min(room, MAX_CONNECTIONS if asked is None else asked)
 
 
 class Phase(Enum):

@@ -13,18 +13,18 @@ import numpy as np
 from dither.checks import check_whole
 from dither.collector.schedule import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
+from dither.methods import ProtocolMachine
+from dither.methods.histogram.consumer import Consumer, union
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.mean import Mean
 from dither.notice import Notice
-from dither.protocols import ProtocolMachine
-from dither.protocols.histogram.consumer import Consumer, union
-from dither.protocols.histogram.machine import HistogramMachine
-from dither.protocols.mean import Mean
 from dither.release import Release
 from dither.release.collected import CollectedBy
 from dither.release.histogram import HistogramRelease
 from dither.tally import CountTally
 
 AnyRelease = Release | HistogramRelease
-MOST_ROWS = 10_000_000
+MAX_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
 MAX_CROWDED_SHOWN = 3  # questions named in the warning
 
@@ -44,7 +44,7 @@ def make_release(
     if isinstance(machine.core, HistogramMachine | Mean):
         return _about_a_number(machine.core, spec, campaign, *days)
     size = check_whole(
-        "rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MOST_ROWS
+        "rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MAX_ROWS
     )
     draw = (
         np.random.default_rng([machine.campaign.seed, 2]),

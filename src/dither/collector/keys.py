@@ -33,7 +33,7 @@ from dither.errors import ParameterError, StateError
 Role = Literal["curator", "reader"]
 _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
 OPERATOR = "operator"  # the name of the key in the file of `dither serve`
-MOST_KEYS = 1_000  # each request is compared with all that are not revoked
+MAX_KEYS = 1_000  # each request is compared with all that are not revoked
 KNOWN_SECONDS = (
     1.0  # after which a key is looked up again where other collectors may have revoked it
 )
@@ -93,8 +93,8 @@ class KeyTable:
     def add(self, name: str, role: Role, digest: bytes) -> None:
         """A new key; a name once used stays taken, so that the audit log means one key by it."""
         with self._write(WORK_SECONDS) as connection:
-            if (connection.scalar(sa.select(sa.func.count()).select_from(keys)) or 0) >= MOST_KEYS:
-                raise StateError(f"the store has {MOST_KEYS:,} keys, which is the most")
+            if (connection.scalar(sa.select(sa.func.count()).select_from(keys)) or 0) >= MAX_KEYS:
+                raise StateError(f"the store has {MAX_KEYS:,} keys, which is the most")
             values = {"name": name, "role": role, "hash": digest, "created": _today()}
             if connection.execute(sa.text(_ADD), values).rowcount != 1:
                 raise StateError(f"there is, or was, a key {name!r}; choose another name")

@@ -33,7 +33,7 @@ CHECK_SECONDS = (
     2.0  # after which keys and sessions are looked at again, each once however many streams it has
 )
 STREAM_SECONDS = 1800.0  # after which whoever watches asks anew
-MOST_WATCHERS = 2_000
+MAX_WATCHERS = 2_000
 _LOOKS = 2  # at the store at a time
 _QUIET = b": still here\n\n"
 _LAST = b"0\r\n\r\n"
@@ -141,7 +141,7 @@ class LiveProgress:
 
     async def check_room(self, campaign: str) -> None:
         """Refuse one more who would watch, where there is no such campaign or no room."""
-        if self.watchers >= MOST_WATCHERS:
+        if self.watchers >= MAX_WATCHERS:
             raise TooManyWatchers("too many watch already; ask for the progress now and then")
         await self.now(campaign)
 

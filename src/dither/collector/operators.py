@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from dither.collector.access import Access, Who
 from dither.collector.admin import Body, takes
-from dither.collector.audit import MOST_ENTRIES, AuditEntry, acting
+from dither.collector.audit import MAX_ENTRIES, AuditEntry, acting
 from dither.collector.collector import Collector
 from dither.collector.keys import KeyRecord
 from dither.collector.problems import DOCUMENTED
@@ -35,7 +35,7 @@ class CreatedKey:
 
 Number = Annotated[int | None, Query(ge=1, lt=2**31)]
 CampaignId = Annotated[str | None, Query(pattern="^[0-9a-f]{2,64}$")]
-PageSize = Annotated[int, Query(ge=1, le=MOST_ENTRIES)]
+PageSize = Annotated[int, Query(ge=1, le=MAX_ENTRIES)]
 
 
 def operator_routes(collector: Collector, access: Access) -> APIRouter:

@@ -29,8 +29,8 @@ from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
 T = TypeVar("T")
-MOST_KEPT = 16  # reports' contents and manifests in memory
-MOST_FILE_BYTES = 1 << 30  # of one file in a release's folder
+MAX_KEPT = 16  # reports' contents and manifests in memory
+MAX_FILE_BYTES = 1 << 30  # of one file in a release's folder
 _ID = re.compile("[0-9a-f]{2,64}")
 log = logging.getLogger("dither.collector")
 
@@ -210,7 +210,7 @@ class Publications:
         with zipfile.ZipFile(io.BytesIO(self.archive(found))) as archive:
             if name not in archive.namelist():
                 return None
-            if archive.getinfo(name).file_size > MOST_FILE_BYTES:
+            if archive.getinfo(name).file_size > MAX_FILE_BYTES:
                 raise ParameterError(
                     f"{name} is too large to be sent by itself; download the folder", where=name
                 )
@@ -247,6 +247,6 @@ class Publications:
         made = make()
         with self._guard:
             self._kept[key] = made
-            while len(self._kept) > 3 * MOST_KEPT:
+            while len(self._kept) > 3 * MAX_KEPT:
                 self._kept.popitem(last=False)
         return made

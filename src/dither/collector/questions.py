@@ -2,7 +2,7 @@
 that `answering` runs.
 
 Guarantee: uploads go on whatever is asked or sent. One question is answered at a time, at most
-`MOST_WAITING` wait, and further ones are refused at once. A question that takes longer than
+`MAX_WAITING` wait, and further ones are refused at once. A question that takes longer than
 `QUESTION_SECONDS` ends the process, and the next one starts another. Replicates are made in a
 process of their own, one set at a time, so that questions need not wait for them. Files are read in
 one of their own as well, which ends with the file: nothing of it stays in memory.
@@ -43,7 +43,7 @@ START_SECONDS = 60.0  # for the process to come up, once
 LOAD_SECONDS = 60.0  # for a release to be read, once; nobody who asks chooses how long that takes
 REPLICATES_SECONDS = 3600.0
 FILE_SECONDS = 60.0  # to read a file from outside
-MOST_WAITING = 8
+MAX_WAITING = 8
 WAIT_SECONDS = 30.0  # for those before
 log = logging.getLogger("dither.collector")
 
@@ -66,14 +66,14 @@ class _Line:
     def __init__(self, what: str) -> None:
         self._what = what
         self.turn = threading.Lock()
-        self._room = threading.BoundedSemaphore(MOST_WAITING + 1)
+        self._room = threading.BoundedSemaphore(MAX_WAITING + 1)
 
     @contextmanager
     def my_turn(self) -> Iterator[None]:
         """Wait for the turn and keep it."""
         if not self._room.acquire(blocking=False):
             raise TooManyQuestions(
-                f"{MOST_WAITING} {self._what} wait already; try again in a moment"
+                f"{MAX_WAITING} {self._what} wait already; try again in a moment"
             )
         try:
             if not self.turn.acquire(timeout=WAIT_SECONDS):

@@ -56,7 +56,7 @@ def question_of(where: str, given: str, by: Sequence[str]) -> Question:
     )
 
 
-def answer_file(answer: Answer | AnswerTable, form: str) -> Response:
+def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
     """An answer as a program reads it: JSON as `dither query --json` prints it, CSV or Parquet."""
     if form == "json":
         return json_response(answer.to_json())
@@ -132,7 +132,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
             tuple(text for text in range if text.strip()), below, quantiles, bins, figure
         )
         asked = replace(question_of(where, given, by), number=number if number.asked else None)
-        return answer_file(publications.ask(release, asked), format)
+        return _answer_file(publications.ask(release, asked), format)
 
     slots = threading.BoundedSemaphore(MAX_DOWNLOADS)
 

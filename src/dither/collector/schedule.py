@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from scipy.special import bdtrc, ndtr
 
 from dither.reports import Plan
-from dither.reports.closing import closing_seconds
+from dither.reports.plan import closing_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LAST = 1 - 1e-9  # populations are floats: an end this near to 1 is 1
 _HOUR, _MINUTE, _SOON = 3600.0, 60.0, 2 * 86_400.0
 
 
-def is_last(plan: Plan, start: float) -> bool:
+def _is_last(plan: Plan, start: float) -> bool:
     """Whether everybody whom the earlier rounds left is this round's."""
     return start + plan.population >= _LAST
 
@@ -39,10 +39,10 @@ def reports_wanted(spec: CampaignSpec, plan: Plan, start: float) -> int | None:
     """
     total = spec.closes_at_reports
     if total is None:
-        if spec.assignment == "token" or is_last(plan, start):
+        if spec.assignment == "token" or _is_last(plan, start):
             return None
         total = spec.participants
-    end = total if is_last(plan, start) else round((start + plan.population) * total)
+    end = total if _is_last(plan, start) else round((start + plan.population) * total)
     return max(1, end - round(start * total))
 
 
@@ -99,7 +99,7 @@ def round_closes(spec: CampaignSpec, plan: Plan, start: float, now: float) -> fl
     if spec.closes is None:
         return None
     end = closing_seconds(spec.closes)
-    if is_last(plan, start) or now >= end:
+    if _is_last(plan, start) or now >= end:
         return end
     share, step = plan.population / (1 - start), _HOUR if end - now > _SOON else _MINUTE
     return min(end, math.ceil((now + share * (end - now)) / step) * step)

@@ -46,7 +46,7 @@ GRACE_SECONDS = (
     6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
 )
 THREAD_SECONDS = 0.5  # for threads that are about to end
-LEAST_KEY = 16
+MIN_KEY = 16
 log = logging.getLogger("dither.collector")
 
 
@@ -57,7 +57,7 @@ def open_store(address: str) -> Store:
     if "://" in address:
         kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
         if (added := plugin("stores", kind)) is not None:
-            return added_store(added, address)
+            return _added_store(added, address)
         raise InputError(
             f"a store of kind {kind}:// is neither a file nor a postgresql:// address",
             where="store",
@@ -65,7 +65,7 @@ def open_store(address: str) -> Store:
     return SqliteStore(address)
 
 
-def added_store(added: Plugin, address: str) -> Store:
+def _added_store(added: Plugin, address: str) -> Store:
     """A store that another package brings; its entry point names a function of an address NAME://..., which no message repeats."""
     make = added.load()
     if not callable(make):
@@ -112,9 +112,9 @@ def admin_key(file: Path) -> str:
         raise InputError(
             f"cannot make or read the admin key in {file}: {why}", where=str(file)
         ) from None
-    if len(key) < LEAST_KEY:
+    if len(key) < MIN_KEY:
         raise InputError(
-            f"the admin key in {file} has fewer than {LEAST_KEY} characters", where=str(file)
+            f"the admin key in {file} has fewer than {MIN_KEY} characters", where=str(file)
         )
     return key
 

@@ -4,7 +4,7 @@ They are rows of the store, hashed, so that every collector of it knows them and
 at once; a signed cookie would live on until it expires. The cookie's value is 256 random bits. The token that every form carries
 against forged requests is an HMAC of it, so that nothing more is stored (OWASP, "Cross-Site Request Forgery Prevention").
 
-Failed sign-ins are counted in the store, in one number for all: `MOST_FAILURES` in `SPAN_SECONDS`, however many collectors there
+Failed sign-ins are counted in the store, in one number for all: `MAX_FAILURES` in `SPAN_SECONDS`, however many collectors there
 are. Nothing is asked but a key, so there is no user whose existence an answer could tell.
 """
 
@@ -26,8 +26,8 @@ from dither.collector.store import ANSWER_SECONDS
 from dither.errors import DitherError
 
 SESSION_SECONDS = 8 * 3600
-MOST_SESSIONS = 50  # of one key; signing in once more ends the one that expires first
-MOST_FAILURES = 20  # in one span, of all who try
+MAX_SESSIONS = 50  # of one key; signing in once more ends the one that expires first
+MAX_FAILURES = 20  # in one span, of all who try
 SPAN_SECONDS = 60
 _ATTEMPT = (
     "INSERT INTO sign_ins (span, failures) VALUES (:span, 1) "
@@ -91,7 +91,7 @@ class SessionTable:
                 sa.select(c.hash)
                 .where(c.key_hash == key_hash)
                 .order_by(c.expires.desc())
-                .offset(MOST_SESSIONS - 1)
+                .offset(MAX_SESSIONS - 1)
             )
             older = connection.scalars(mine.limit(1000)).all()
             connection.execute(sa.delete(sessions).where(c.hash.in_(older)))
@@ -148,7 +148,7 @@ class Sessions:
         span = now // SPAN_SECONDS
         if self._refused_span == span:  # strangers cannot make the store write for every try
             raise TooManySignIns
-        if self._table.attempt(span) > MOST_FAILURES:
+        if self._table.attempt(span) > MAX_FAILURES:
             self._refused_span = span
             raise TooManySignIns
         principal = self._keys.identify(key.strip())

@@ -110,9 +110,8 @@ class SharedTallies:
             parts = self._await_parts(key)
             if any(not part.tally for part in parts):
                 return self._count(campaign, plan)
-            tally = reduce(
-                lambda a, b: a.merge(b), (tally_from_bytes(part.tally or b"") for part in parts)
-            )  # type: ignore[arg-type]
+            tallies = (tally_from_bytes(part.tally or b"") for part in parts)
+            tally = reduce(lambda a, b: a.merge(b), tallies)  # type: ignore[arg-type]
             self._epochs.replace(key, max(part.epoch for part in parts), tally.to_bytes())
             return tally
 

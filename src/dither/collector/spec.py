@@ -23,12 +23,12 @@ from pydantic_core import PydanticCustomError
 from dither.checks import check_text
 from dither.client.announcement import read_announcement
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.protocols import DEFAULT, HISTOGRAMS, ProtocolMachine, start
-from dither.protocols.histogram.machine import HistogramMachine
+from dither.methods import DEFAULT, HISTOGRAMS, ProtocolMachine, start
+from dither.methods.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
 from dither.release import Call
 from dither.reports import Plan, limits
-from dither.reports.closing import closing_text
+from dither.reports.plan import closing_text
 from dither.schema import Schema, schema_from_json
 from dither.types import JsonObject
 
@@ -78,7 +78,7 @@ def _line(value: str) -> str:
 def _told(value: str) -> str:
     """What a page can show to people, in several lines."""
     try:
-        return check_text("it", value, limits.MOST_PURPOSE, lines=True)
+        return check_text("it", value, limits.MAX_PURPOSE, lines=True)
     except ParameterError:
         raise PydanticCustomError("told", "must be text without control characters") from None
 
@@ -99,7 +99,7 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
-Told = Annotated[str, Field(max_length=limits.MOST_PURPOSE), AfterValidator(_told)]
+Told = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_told)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
 PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
@@ -138,13 +138,13 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    title: Annotated[Line, Field(max_length=limits.MOST_TITLE)] = ""
+    title: Annotated[Line, Field(max_length=limits.MAX_TITLE)] = ""
     purpose: Told = ""
     epsilon_reason: Told = ""
-    contact: Annotated[Line, Field(max_length=limits.MOST_CONTACT)] = ""
+    contact: Annotated[Line, Field(max_length=limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None
-    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MOST_NUMBER)] | None = None
+    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MAX_NUMBER)] | None = None
     listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
 
@@ -228,7 +228,7 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
         raise PrivacyError(
             f"round {number} would ask people of earlier rounds again", where="population"
         )
-    if len(plan.questions) >= limits.MOST_QUESTIONS:
+    if len(plan.questions) >= limits.MAX_QUESTIONS:
         raise ParameterError(
             f"round {number} has {len(plan.questions):,} questions, too many for one plan",
             where="questions",
@@ -270,7 +270,7 @@ def _check_numbers(schema: Schema) -> None:
     """Refuse whole numbers that a browser would take for others: its numbers are doubles, exact below 2^53 only."""
     for attribute in schema:
         for number in (*attribute.values, *attribute.edges, *attribute.atoms):
-            if isinstance(number, int) and abs(number) >= limits.MOST_NUMBER:
+            if isinstance(number, int) and abs(number) >= limits.MAX_NUMBER:
                 raise ParameterError(
                     f"attribute {attribute.name!r} has a whole number of 2^53 or more, which browsers cannot tell from its "
                     "neighbours; write values as text, edges with a decimal point",

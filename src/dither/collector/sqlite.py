@@ -31,7 +31,7 @@ _INSERT = (
 _CHECK_SECONDS = (
     2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
 )
-LEAST_FREE = (
+MIN_FREE = (
     32 << 20
 )  # bytes on the disk below which the store says that it is full before a write fails
 
@@ -41,7 +41,7 @@ class SqliteStore(SqlStore):
 
     _driver_error = sqlite3.Error
 
-    def __init__(self, path: str | Path, least_free: int = LEAST_FREE) -> None:
+    def __init__(self, path: str | Path, least_free: int = MIN_FREE) -> None:
         # SQLite follows links: what belongs beside the database is beside the file itself.
         self._path, self._least_free = Path(os.path.realpath(path)), least_free
         if not self._path.parent.is_dir():

@@ -20,7 +20,7 @@ EVENTS = "text/event-stream"
 _HEADERS = {"x-accel-buffering": "no", "connection": "close"}
 
 
-class EventStream(Response):
+class _EventStream(Response):
     """An answer whose head is sent as any other, and whose rest `follow` writes to the connection itself."""
 
     media_type = EVENTS
@@ -58,6 +58,6 @@ def watching_routes(collector: Collector, access: Access) -> APIRouter:
         await collector.find(campaign)
         await collector.live.check_room(campaign)
         who = credential_of(request)
-        return EventStream(lambda take_over: collector.live.follow(campaign, who, take_over))
+        return _EventStream(lambda take_over: collector.live.follow(campaign, who, take_over))
 
     return routes

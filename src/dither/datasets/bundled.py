@@ -15,8 +15,7 @@ from dither.errors import SchemaError, TableError
 from dither.notice import Notice, dropped_columns, rare_as_other
 from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
-from dither.schema.csv_files import CsvOptions
-from dither.schema.files import TEXT_SUFFIXES, read_noted, read_table
+from dither.schema.files import TEXT_SUFFIXES, CsvOptions, read_noted, read_table
 from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
 from dither.schema.native import Layout, column_names, public_layout, select_columns, table_kind
 from dither.types import NativeTable
@@ -56,12 +55,12 @@ def load_dataset(name: str) -> Dataset:
     """
     if (added := _added(name)) is not None:
         return added
-    schema = bundled_schema(name)
+    schema = _bundled_schema(name)
     with as_file(files("dither.datasets") / f"{name}.parquet") as path:
         return Dataset(name, read_table(path), schema, *_ABOUT[name])
 
 
-def bundled_schema(name: str) -> Schema:
+def _bundled_schema(name: str) -> Schema:
     """The public schema of a bundled dataset."""
     if (added := _added(name)) is not None:
         return added.schema
@@ -70,7 +69,7 @@ def bundled_schema(name: str) -> Schema:
     return schema_from_json(json.loads(text))
 
 
-def is_dataset(name: object) -> bool:
+def _is_dataset(name: object) -> bool:
     """Whether this is the name of a table that needs no file."""
     return isinstance(name, str) and (name in NAMES or plugin("datasets", name) is not None)
 
@@ -129,7 +128,7 @@ def open_table(
     wanted = wanted_columns(table, how.columns, how.drop)
     if how.columns is not None or how.drop:
         table = select_columns(table, wanted)
-        domain = None if domain is None else narrow_schema(domain, wanted)
+        domain = None if domain is None else _narrow_schema(domain, wanted)
     if domain is None:
         domain = infer_schema(table, keep=how.keep)
         notes = [*notes, Notice(INFERRED, LEAK_WARNING)]
@@ -177,7 +176,7 @@ def wanted_columns(
     return wanted
 
 
-def narrow_schema(schema: Schema, names: Collection[str]) -> Schema:
+def _narrow_schema(schema: Schema, names: Collection[str]) -> Schema:
     """The schema of some columns, with the rules that are about these alone."""
     kept = tuple(a for a in schema if a.name in names)
     if not kept:
@@ -192,9 +191,9 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
     A bundled dataset has its own; a file may have one beside it, `<name>.schema.json` or `<name>.domain.json`.
     """
     if isinstance(table, str) and (
-        table in NAMES or (not Path(table).exists() and is_dataset(table))
+        table in NAMES or (not Path(table).exists() and _is_dataset(table))
     ):
-        return bundled_schema(table), []
+        return _bundled_schema(table), []
     path = Path(table)
     for ending in SIDECARS if path.is_file() else ():
         beside = path.with_name(path.stem + ending)
@@ -229,7 +228,7 @@ def read_named_noted(
 ) -> tuple[pa.Table, list[Notice]]:
     """The same, and what was assumed about how a file is written."""
     if isinstance(table, str) and (
-        table in NAMES or (not Path(table).exists() and is_dataset(table))
+        table in NAMES or (not Path(table).exists() and _is_dataset(table))
     ):
         return load_dataset(table).table, []
     if not Path(table).exists():

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dither.checks import check_between, check_whole
-from dither.models.bayes_net import BayesNet
+from dither.fit.bayes_net import BayesNet
 from dither.schema import Attribute, Schema
 from dither.schema.cells import cells_of
 from dither.schema.table import decode, plain_layout

@@ -30,14 +30,14 @@ from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.errors import ParameterError
 from dither.mechanisms import NAMES, BitMechanism, BloomRappor, ByteSource, Mechanism, mechanism
 from dither.mechanisms.base import Randomiser
-from dither.mechanisms.duchi_vector import MOST_ATTRIBUTES, DuchiVector
+from dither.mechanisms.duchi_vector import MAX_ATTRIBUTES, DuchiVector
 from dither.mechanisms.means import GRIDS, GridMean, mean_mechanism
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import log_up
 from dither.mechanisms.registry import MEANS, MECHANISMS, added_kind
 from dither.mechanisms.several_means import MultiMean
 from dither.mechanisms.square_wave import SquareWave
-from dither.protocols.histogram.intervals import interval_strategy
+from dither.methods.histogram.ranges import interval_strategy
 from dither.types import Floats, JsonObject
 
 CONFIDENCE = 0.999  # of a bound: a correct mechanism fails an audit at most once in a thousand runs
@@ -94,7 +94,7 @@ class Audit:
 
 
 @dataclass(frozen=True)
-class Attack:
+class _Attack:
     """Two inputs, and how many of a report's independent, equally distributed parts favour the first of them."""
 
     first: Any
@@ -117,7 +117,7 @@ def audited_mechanism(
     Raises:
         ParameterError: If there is no mechanism of this name, or it cannot be built for so many cells.
     """
-    check_whole("attributes", attributes, 1, MOST_ATTRIBUTES)
+    check_whole("attributes", attributes, 1, MAX_ATTRIBUTES)
     if name == SquareWave.name:
         return SquareWave.for_epsilon(cells, epsilon)
     if name == "strategy":
@@ -137,20 +137,20 @@ def audited_mechanism(
 
 
 @singledispatch
-def attack_on(mechanism: Any) -> Attack:
+def _attack_on(mechanism: Any) -> _Attack:
     """The inputs and the event by which an attacker tells a mechanism's reports apart best."""
     raise TypeError(f"no attack is known on {type(mechanism).__name__}")
 
 
-@attack_on.register
-def _(mechanism: Mechanism) -> Attack:
+@_attack_on.register
+def _(mechanism: Mechanism) -> _Attack:
     first, second = mechanism.far_apart
     event = mechanism.tells(first, second)
-    return Attack(first, second, lambda report: int(event(report)))
+    return _Attack(first, second, lambda report: int(event(report)))
 
 
-@attack_on.register
-def _(mechanism: BloomRappor) -> Attack:
+@_attack_on.register
+def _(mechanism: BloomRappor) -> _Attack:
     """The bits in which two filters differ; each is flipped on its own."""
     first, second = mechanism.far_apart
     wanted = mechanism.filters[first]
@@ -159,11 +159,11 @@ def _(mechanism: BloomRappor) -> Attack:
     def hits(report: bytes) -> int:
         return (differ & ~(int.from_bytes(report, "little") ^ wanted)).bit_count()
 
-    return Attack(first, second, hits, differ.bit_count())
+    return _Attack(first, second, hits, differ.bit_count())
 
 
-@attack_on.register
-def _(mechanism: OutputMechanism) -> Attack:
+@_attack_on.register
+def _(mechanism: OutputMechanism) -> _Attack:
     """Rounding makes the ratios of outputs differ a little, so an event has all outputs that are nearly as good."""
     cells = range(mechanism.cells)
     columns = {
@@ -173,20 +173,20 @@ def _(mechanism: OutputMechanism) -> Attack:
     pairs = list(itertools.permutations(cells, 2))
     if mechanism.cells > ALL_PAIRS:
         pairs = [mechanism.far_apart, _extremes_of_outputs(mechanism)[1]]
-    favoured = {pair: favoured_outputs(columns[pair[0]], columns[pair[1]]) for pair in pairs}
+    favoured = {pair: _favoured_outputs(columns[pair[0]], columns[pair[1]]) for pair in pairs}
     first, second = max(pairs, key=lambda pair: favoured[pair][1])
     outputs = favoured[first, second][0]
-    return Attack(first, second, lambda report: int(int.from_bytes(report, "little") in outputs))
+    return _Attack(first, second, lambda report: int(int.from_bytes(report, "little") in outputs))
 
 
-@attack_on.register
-def _(mechanism: GridMean) -> Attack:
+@_attack_on.register
+def _(mechanism: GridMean) -> _Attack:
     outputs = _favoured_of_grid(mechanism)
-    return Attack((1.0,), (-1.0,), lambda report: int(int.from_bytes(report, "little") in outputs))
+    return _Attack((1.0,), (-1.0,), lambda report: int(int.from_bytes(report, "little") in outputs))
 
 
-@attack_on.register
-def _(mechanism: MultiMean) -> Attack:
+@_attack_on.register
+def _(mechanism: MultiMean) -> _Attack:
     """Every answer is a part; which attributes were asked says nothing."""
     outputs = _favoured_of_grid(mechanism.grid)
     width = 1 + mechanism.grid.report_bytes
@@ -196,35 +196,35 @@ def _(mechanism: MultiMean) -> Attack:
         return sum(int.from_bytes(answer, "little") in outputs for answer in answers)
 
     upper = (1.0,) * mechanism.attributes
-    return Attack(upper, tuple(-value for value in upper), hits, mechanism.asked)
+    return _Attack(upper, tuple(-value for value in upper), hits, mechanism.asked)
 
 
-@attack_on.register
-def _(mechanism: DuchiVector) -> Attack:
+@_attack_on.register
+def _(mechanism: DuchiVector) -> _Attack:
     """A vector that agrees with all signs of one record in more than half of the places."""
     upper = (1.0,) * mechanism.attributes
 
     def hits(report: bytes) -> int:
         return int(2 * int.from_bytes(report, "little").bit_count() > mechanism.attributes)
 
-    return Attack(upper, tuple(-value for value in upper), hits)
+    return _Attack(upper, tuple(-value for value in upper), hits)
 
 
 def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
     """The outputs that speak for the upper end against the lower one."""
     upper = np.array([float(chance) for chance in grid.chances(grid.levels - 1)])
     lower = np.array([float(chance) for chance in grid.chances(0)])
-    return favoured_outputs(upper, lower)[0]
+    return _favoured_outputs(upper, lower)[0]
 
 
-def favoured_outputs(
+def _favoured_outputs(
     first: Floats, second: Floats, trials: int = USUAL_TRIALS
 ) -> tuple[frozenset[int], float]:
     """The outputs above a likelihood ratio, and the bound expected of them: the ratio that makes it largest."""
     possible = np.flatnonzero(first)
     with np.errstate(divide="ignore", invalid="ignore"):  # outputs that the second never gives
         order = possible[np.argsort(-first[possible] / second[possible], kind="stable")]
-        expected = expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
+        expected = _expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
     expected = np.nan_to_num(expected, nan=-math.inf, posinf=math.inf, neginf=-math.inf)
     best = int(np.argmax(expected))
     return frozenset(order[: best + 1].tolist()), float(expected[best])
@@ -233,7 +233,7 @@ def favoured_outputs(
 # Bounds.
 
 
-def expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
+def _expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
     """About what `ratio_bound` gives for an event of these probabilities."""
     reach = ndtri(1 - (1 - confidence) / 2)
     spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt(
@@ -242,7 +242,7 @@ def expected_bound(first: Any, second: Any, trials: float, confidence: float = C
     return np.log(first / second) - reach * spread
 
 
-def lower_limit(hits: int, trials: int, error: float) -> float:
+def _lower_limit(hits: int, trials: int, error: float) -> float:
     """The Clopper-Pearson lower limit of a probability, wrong with at most this probability."""
     return float(betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
@@ -259,7 +259,7 @@ def ratio_bound(first: int, second: int, trials: int, error: float) -> float:
 
 def log_ratio_limit(first: int, second: int, trials: int, error: float) -> float:
     """A lower limit of ln(P_1 / P_2), wrong with at most this probability; it may be negative."""
-    lower, upper = lower_limit(first, trials, error / 2), upper_limit(second, trials, error / 2)
+    lower, upper = _lower_limit(first, trials, error / 2), upper_limit(second, trials, error / 2)
     return math.log(lower / upper) if lower > 0 else -math.inf
 
 
@@ -276,7 +276,7 @@ def empirical_lower_bound(
         source: Random bytes.
         confidence: The probability with which the bound is at most the true epsilon.
     """
-    attack = attack_on(mechanism)
+    attack = _attack_on(mechanism)
     # The pilot's reports choose the event and the number of trials, and are not used again: the bound stays valid.
     pilot = _hits(mechanism, attack, PILOT if trials is None else min(PILOT, trials), source)
     count = _trials_for(pilot, attack.parts, confidence) if trials is None else trials
@@ -292,7 +292,7 @@ def empirical_lower_bound(
 
 
 def _hits(
-    mechanism: Randomiser, attack: Attack, trials: int, source: ByteSource
+    mechanism: Randomiser, attack: _Attack, trials: int, source: ByteSource
 ) -> tuple[Any, Any]:
     """How many reports of each input had 0, 1, ... parts that favour the first."""
     made: Any = mechanism  # `randomise` takes a cell or numbers
@@ -308,7 +308,7 @@ def _least_hits(first: Any, second: Any) -> int:
     above = [
         (counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)
     ]
-    return 1 + int(np.argmax(expected_bound(above[0], above[1], USUAL_TRIALS)))
+    return 1 + int(np.argmax(_expected_bound(above[0], above[1], USUAL_TRIALS)))
 
 
 def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
@@ -317,7 +317,7 @@ def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
     rates = [np.float64((counts @ sizes + 1) / (counts.sum() * parts + 2)) for counts in pilot]
     trials = USUAL_TRIALS
     while trials < MAX_TRIALS:
-        if expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(
+        if _expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(
             rates[0] / rates[1]
         ):
             break
@@ -325,7 +325,7 @@ def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
     return trials
 
 
-def epsilon_of_law(mechanism: Randomiser, attack: Attack) -> tuple[float | None, str]:
+def _epsilon_of_law(mechanism: Randomiser, attack: _Attack) -> tuple[float | None, str]:
     """The epsilon that a mechanism's own probabilities give, and for which inputs they were compared.
 
     Args:
@@ -405,7 +405,7 @@ def audit(
     """Check a local mechanism against the epsilon that was asked of it; the arguments are those of the lower bound."""
     check_whole_or_none("trials", trials, MIN_TRIALS)
     bound, made = empirical_lower_bound(mechanism, trials, source, confidence)
-    of_law, compared = epsilon_of_law(mechanism, attack_on(mechanism))
+    of_law, compared = _epsilon_of_law(mechanism, _attack_on(mechanism))
     finite = of_law is None or math.isfinite(of_law)
     return Audit(
         mechanism=mechanism.name,

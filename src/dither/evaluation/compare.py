@@ -17,13 +17,13 @@ import pyarrow as pa
 from dither.checks import check_whole
 from dither.datasets import open_table, read_named
 from dither.datasets.bundled import INFERRED
-from dither.display.progress import followed
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import WaySummary, evaluate_codes
 from dither.evaluation.own_scale import OwnScale, own_scales
+from dither.progress import followed
 from dither.schema import Schema
+from dither.schema.columns import line_numbers
 from dither.schema.infer import infer_schema
-from dither.schema.line_columns import line_numbers
 from dither.schema.native import to_arrow
 from dither.schema.rule_tables import broken
 from dither.schema.table import encode
@@ -36,7 +36,7 @@ DEFAULT_WAYS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
-class CommonTables:
+class _CommonTables:
     """A real and a synthetic table under one schema: as they were read, and in its codes."""
 
     real: NativeTable
@@ -50,7 +50,7 @@ def common_tables(
     real: NativeTable | str | Path,
     synthetic: NativeTable | str | Path,
     schema: Schema | str | Path | None,
-) -> CommonTables:
+) -> _CommonTables:
     """Both tables and the schema used.
 
     Without a schema: that of the real table if it is bundled or has one beside it, else inferred from both tables
@@ -63,7 +63,7 @@ def common_tables(
         domain = infer_schema(_stack(first, second))
     else:
         second, _, _ = open_table(synthetic, domain)
-    return CommonTables(
+    return _CommonTables(
         first, second, _codes(first, domain, "real"), _codes(second, domain, "synthetic"), domain
     )
 
@@ -189,7 +189,7 @@ def evaluate(
     """
     check_whole("seed", seed)
     if sdmetrics:
-        require_sdmetrics()
+        _require_sdmetrics()
     tables = common_tables(real, synthetic, schema)
     first, second, domain = tables.real_codes, tables.synthetic_codes, tables.schema
     asked = tuple(ways)
@@ -205,7 +205,7 @@ def evaluate(
         if domain.rules
         else None
     )
-    scores = sdmetrics_scores(tables) if sdmetrics else None
+    scores = _sdmetrics_scores(tables) if sdmetrics else None
     return Evaluation(found, len(first), len(second), scales, wrong, scores)
 
 
@@ -272,7 +272,7 @@ class SDMetricsScores:
         }
 
 
-def require_sdmetrics() -> None:
+def _require_sdmetrics() -> None:
     """An error in one line when the library is not installed."""
     if find_spec("sdmetrics") is None:
         raise ParameterError(
@@ -296,9 +296,9 @@ def sdmetrics_metadata(schema: Schema) -> JsonObject:
     }
 
 
-def sdmetrics_scores(tables: CommonTables) -> SDMetricsScores:
+def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
     """The quality report of two tables; all rows count, so that the same tables always give the same scores."""
-    require_sdmetrics()
+    _require_sdmetrics()
     metadata = sdmetrics_metadata(tables.schema)
     real = sdmetrics_frame(tables.real, tables.real_codes, tables.schema)
     synthetic = sdmetrics_frame(tables.synthetic, tables.synthetic_codes, tables.schema)

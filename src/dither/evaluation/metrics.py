@@ -91,7 +91,7 @@ def attribute_sets(
     return sorted(drawn)
 
 
-def check_ways(ways: Sequence[int], attributes: int) -> tuple[int, ...]:
+def _check_ways(ways: Sequence[int], attributes: int) -> tuple[int, ...]:
     """Distinct whole numbers from 1 to the number of attributes, in order, or an error."""
     if not ways:
         raise ParameterError("ways needs at least one number, such as 1,2,3", where="ways")
@@ -124,13 +124,13 @@ def evaluate_codes(
             first = marginal(real, schema.cardinalities, positions)
             second = marginal(synthetic, schema.cardinalities, positions)
         else:
-            first, second = sparse_marginals(real, synthetic, schema.cardinalities, positions)
+            first, second = _sparse_marginals(real, synthetic, schema.cardinalities, positions)
         return Distances(tvd(first, second), kl(first, second, floor), mse(first, second, cells))
 
     return summarise_ways(schema, ways, max_sets, rng, compare, progress)
 
 
-def sparse_marginals(
+def _sparse_marginals(
     first: Codes, second: Codes, cardinalities: Sequence[int], positions: Sequence[int]
 ) -> tuple[Floats, Floats]:
     """The frequencies of both tables over the cells that occur in either, in one common order."""
@@ -158,7 +158,7 @@ def summarise_ways(
     check_whole("max_sets", max_sets, 1)
     rng = np.random.default_rng(0) if rng is None else rng
     out = {}
-    for k in check_ways(ways, len(schema)):
+    for k in _check_ways(ways, len(schema)):
         sets = attribute_sets(len(schema), k, max_sets, rng)
         found = []
         for positions in sets:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dither.schema import Schema
-from dither.schema.line_columns import line_numbers
+from dither.schema.columns import line_numbers
 from dither.schema.native import to_arrow
 from dither.types import Floats, JsonObject, NativeTable
 

@@ -34,9 +34,9 @@ ByteSource = Callable[[int], bytes]
 # One whole number, or an array of them: what is computed alike for a participant and for many.
 Whole = TypeVar("Whole", int, "Integers")
 
-MOST_REPORTS = 1 << 16  # in a law that is written out
-MOST_TOGETHER = 1 << 10  # reports of one participant whose exact epsilon is worked out
-MOST_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
+MAX_REPORTS = 1 << 16  # in a law that is written out
+MAX_TOGETHER = 1 << 10  # reports of one participant whose exact epsilon is worked out
+MAX_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Randomiser(ABC):
 
     def epsilon_of(self, reports: int) -> float:
         """What several reports of one participant cost together: from the exact ratio, rounded up once."""
-        return log_up(self.ratio ** check_whole("reports", reports, 1, MOST_TOGETHER))
+        return log_up(self.ratio ** check_whole("reports", reports, 1, MAX_TOGETHER))
 
     @property
     def draw_bytes(self) -> int:
@@ -194,7 +194,7 @@ class Randomiser(ABC):
 class Mechanism(Randomiser):
     """A randomiser of one of `cells` cells, whose reports are added up in a tally of `counters` counters."""
 
-    most_cells: ClassVar[int] = MOST_CELLS
+    most_cells: ClassVar[int] = MAX_CELLS
     lists: ClassVar[
         Collection[str]
     ] = ()  # parameters that are lists, of whole numbers or of sets in base 16
@@ -231,12 +231,12 @@ class Mechanism(Randomiser):
 
     def randomise(self, value: int, source: ByteSource) -> bytes:
         """The report of one participant."""
-        number = self.report(check_value(value, self.cells), source(self.draw_bytes))
+        number = self.report(_check_value(value, self.cells), source(self.draw_bytes))
         return number.to_bytes(self.report_bytes, "little")
 
     def law(self, value: int) -> dict[bytes, Fraction]:
         """The exact probability of every report of this cell, for builds small enough to write it out."""
-        chances = self.chances(check_value(value, self.cells))
+        chances = self.chances(_check_value(value, self.cells))
         return {
             number.to_bytes(self.report_bytes, "little"): chance
             for number, chance in chances.items()
@@ -377,7 +377,7 @@ class PureMechanism(Mechanism):
 # Checks.
 
 
-def check_cells(cells: int, most: int = MOST_CELLS) -> int:
+def check_cells(cells: int, most: int = MAX_CELLS) -> int:
     """A whole number of cells of at least two."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
         raise ParameterError(
@@ -395,13 +395,11 @@ def check_cells(cells: int, most: int = MOST_CELLS) -> int:
 
 def check_enumerable(reports: int) -> None:
     """A law is written out for small builds only: it exists to be checked by hand and by tests."""
-    if reports > MOST_REPORTS:
-        raise ParameterError(
-            f"a law of more than {MOST_REPORTS:,} reports is too long to write out"
-        )
+    if reports > MAX_REPORTS:
+        raise ParameterError(f"a law of more than {MAX_REPORTS:,} reports is too long to write out")
 
 
-def check_value(value: int, cells: int) -> int:
+def _check_value(value: int, cells: int) -> int:
     """A cell number in range."""
     if not 0 <= value < cells:
         raise ParameterError(

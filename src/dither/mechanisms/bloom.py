@@ -28,8 +28,8 @@ from dither.mechanisms.unary import BitMechanism, bit_chances
 if TYPE_CHECKING:
     from dither.types import Floats, JsonMapping
 
-MOST_HASHES = 64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
-MOST_FILTER_BYTES = 1 << 26  # all cells' filters together
+MAX_HASHES = 64  # a false-positive rate of 1e-19; with more, near `bits`, finding the last free bit would take for ever
+MAX_FILTER_BYTES = 1 << 26  # all cells' filters together
 ALL_PAIRS = (
     1024  # filters up to which all pairs are compared, in search of the two that are farthest apart
 )
@@ -96,8 +96,8 @@ class BloomRappor(BitMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("hashes", self.hashes, 1, min(MOST_HASHES, self.bits - 1))
-        if self.cells * self.report_bytes > MOST_FILTER_BYTES:
+        check_whole("hashes", self.hashes, 1, min(MAX_HASHES, self.bits - 1))
+        if self.cells * self.report_bytes > MAX_FILTER_BYTES:
             raise ParameterError(
                 f"the filters of {self.cells:,} cells with {self.bits:,} bits each are too large; use fewer bits",
                 where="bits",
@@ -155,9 +155,9 @@ class BloomRappor(BitMechanism):
     def device_work(cls, numbers: JsonMapping) -> DeviceWork:
         """The digests are those that the filters are expected to take; eight positions come from each."""
         cells, bits, hashes = numbers["cells"], numbers["bits"], numbers["hashes"]
-        if not 1 <= hashes <= MOST_HASHES or hashes >= bits:
+        if not 1 <= hashes <= MAX_HASHES or hashes >= bits:
             raise ReportError(
-                f"a Bloom filter sets 1 to {MOST_HASHES} bits, and fewer than it has", value=hashes
+                f"a Bloom filter sets 1 to {MAX_HASHES} bits, and fewer than it has", value=hashes
             )
         # The i-th new bit is found after bits/(bits-i) positions, as with collected coupons.
         expected = sum(bits / (bits - i) for i in range(hashes))

@@ -31,8 +31,8 @@ from dither.mechanisms.means import MeanMechanism, round_to_level
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
 SIGN_BYTES = THRESHOLD_BITS // 8  # for rounding one value
-MOST_ATTRIBUTES = 255
-MOST_BITS = 576  # of one draw, as 255 attributes take
+MAX_ATTRIBUTES = 255
+MAX_BITS = 576  # of one draw, as 255 attributes take
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class DuchiVector(MeanMechanism):
     threshold_bits: int
     name = "duchi-vector"
     levels = 2
-    draw_widths = range(8, MOST_BITS + 1, 8)
+    draw_widths = range(8, MAX_BITS + 1, 8)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("attributes", self.attributes, 1, MOST_ATTRIBUTES)
+        check_whole("attributes", self.attributes, 1, MAX_ATTRIBUTES)
         left = 2**self.threshold_bits - (2**self.attributes - self._agreeing) * self.low
         self.require(self.low >= 1 and left % self._agreeing == 0 and self.high > self.low)
 
@@ -57,7 +57,7 @@ class DuchiVector(MeanMechanism):
         cls, attributes: int, epsilon: float, threshold_bits: int | None = None
     ) -> DuchiVector:
         """The smallest `low` that keeps epsilon; from epsilon 45 on not all of it is used."""
-        check_whole("attributes", attributes, 1, MOST_ATTRIBUTES)
+        check_whole("attributes", attributes, 1, MAX_ATTRIBUTES)
         bits = (
             8 * math.ceil((2 * attributes + 64) / 8) if threshold_bits is None else threshold_bits
         )

@@ -20,7 +20,7 @@ from dither.errors import ParameterError
 from dither.mechanisms.base import PureMechanism, check_enumerable
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
-MOST_BITS = 22
+MAX_BITS = 22
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Hadamard(PureMechanism):
                 where="columns",
                 value=self.columns,
             )
-        check_whole(f"the number of bits of {self.cells:,} cells", self.bits, 1, MOST_BITS)
+        check_whole(f"the number of bits of {self.cells:,} cells", self.bits, 1, MAX_BITS)
         self.require(1 <= self.flip < 2 ** (self.threshold_bits - 1))
 
     @classmethod

@@ -24,7 +24,7 @@ from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_e
 
 WORD_BITS = 32
 HASH_BITS = 16
-MOST_BUCKETS = 2**12
+MAX_BUCKETS = 2**12
 _WORD = 2**WORD_BITS
 
 
@@ -46,7 +46,7 @@ class LocalHash(PureMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("buckets", self.buckets, 2, MOST_BUCKETS)
+        check_whole("buckets", self.buckets, 2, MAX_BUCKETS)
         self.require(1 <= self.other < self.keep)
 
     @classmethod
@@ -59,7 +59,7 @@ class LocalHash(PureMechanism):
     ) -> LocalHash:
         """The thresholds that keep epsilon, with g = round(E)+1 buckets unless given."""
         ratio = exp_down(check_epsilon(epsilon))
-        g = min(round(ratio) + 1, MOST_BUCKETS) if buckets is None else buckets
+        g = min(round(ratio) + 1, MAX_BUCKETS) if buckets is None else buckets
         return cls(cells, g, ceil_fraction(2**threshold_bits / (ratio + g - 1)), threshold_bits)
 
     @property

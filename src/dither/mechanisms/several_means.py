@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from dither.checks import check_whole
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms.base import check_enumerable
-from dither.mechanisms.duchi_vector import MOST_ATTRIBUTES, DuchiVector
+from dither.mechanisms.duchi_vector import MAX_ATTRIBUTES, DuchiVector
 from dither.mechanisms.means import GRIDS, GridMean, MeanMechanism, mean_mechanism
 from dither.mechanisms.probability import check_epsilon
 from dither.mechanisms.subset import KEY_BYTES, circle, order_chance
@@ -41,7 +41,7 @@ class MultiMean(MeanMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole("attributes", self.attributes, 1, MOST_ATTRIBUTES)
+        check_whole("attributes", self.attributes, 1, MAX_ATTRIBUTES)
         check_whole("asked", self.asked, 1, self.attributes)
 
     @classmethod

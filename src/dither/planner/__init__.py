@@ -1,6 +1,6 @@
 """What a collection can be expected to give, before anybody is asked."""
 
-from dither.planner.forecasting import Forecast, Point, forecast, least
+from dither.planner.forecasting import BASELINE, Forecast, Point, forecast, least
 from dither.planner.population import (
     assumed_dependence,
     population_of,
@@ -8,7 +8,6 @@ from dither.planner.population import (
     typical_dependence,
 )
 from dither.planner.predict import Prediction, predict
-from dither.planner.words import BASELINE
 
 __all__ = [
     "BASELINE",

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from dither import __version__
-from dither.display.bars import WIDTH
-from dither.display.show import Picture, stand_alone
-from dither.display.svg import drawing, label
+from dither.display import WIDTH, Picture, drawing, label, stand_alone
 from dither.errors import ParameterError
-from dither.harness.lines import Line, line_chart, line_plot
-from dither.harness.page import TEMPLATES
-from dither.harness.page import label as shown
-from dither.release.charts import HEIGHT
-from dither.release.pages import render_page
+from dither.release.charts import HEIGHT, Line, line_chart, line_plot
+from dither.release.pages import TEMPLATES, render_page
 from dither.schema.files import write_atomically
 
 if TYPE_CHECKING:
@@ -87,16 +82,15 @@ def page(given: Forecast) -> str:
             )
     names = list(dict.fromkeys(p.method for p in given.points))
     rows = [
-        (p.method, shown(p.participants), *(f"{p.tvd[w]:.4f}" if w in p.tvd else "" for w in WAYS))
+        (p.method, f"{p.participants:,}", *(f"{p.tvd[w]:.4f}" if w in p.tvd else "" for w in WAYS))
         for p in given.points
     ]
     return render_page(
         "forecast.html",
         title="What to expect of a collection",
         version=__version__,
-        folder=TEMPLATES,
         facts=(
-            ("Participants", shown(given.participants)),
+            ("Participants", f"{given.participants:,}"),
             ("Epsilon", f"{given.epsilon:g}"),
             ("Use", given.recommendation),
         ),

@@ -11,9 +11,9 @@ import numpy as np
 
 from dither.checks import check_between
 from dither.errors import ParameterError
-from dither.estimate.latent_class import latent_classes
-from dither.estimate.targets import Columns
-from dither.models.mixture import Mixture
+from dither.fit.mixture.latent_class import latent_classes
+from dither.fit.mixture.model import Mixture
+from dither.fit.mixture.targets import Columns
 from dither.schema import Schema
 from dither.types import Codes, Floats
 
@@ -21,8 +21,8 @@ DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}  # in units of `typi
 CLASSES = 12
 OWN = 0.5  # spread of a class's own preferences beside the common factor
 SKEWS = (1.0, 2.5, 0.5, 2.0, 4.0)
-MOST_PAIRS = 200
-MOST_CELLS = 1 << 20  # of a pair whose tables are held whole
+MAX_PAIRS = 200
+MAX_CELLS = 1 << 20  # of a pair whose tables are held whole
 
 
 def typical_dependence(cardinalities: Sequence[int]) -> float:
@@ -99,14 +99,14 @@ def _mixture(schema: Schema, scores: Sequence[Floats], shares: Floats, scale: fl
     return Mixture(schema, np.full(CLASSES, 1.0 / CLASSES), tuple(tables))
 
 
-def some_pairs(cardinalities: Sequence[int], most: int = MOST_PAIRS) -> list[tuple[int, int]]:
+def some_pairs(cardinalities: Sequence[int], most: int = MAX_PAIRS) -> list[tuple[int, int]]:
     """All pairs of attributes, or evenly many of them; those with very many cells only where there are no others."""
     pairs = list(combinations(range(len(cardinalities)), 2))
     cells = {(i, j): cardinalities[i] * cardinalities[j] for i, j in pairs}
-    narrow = [pair for pair in pairs if cells[pair] <= MOST_CELLS]
+    narrow = [pair for pair in pairs if cells[pair] <= MAX_CELLS]
     if pairs and not narrow:
         least = min(cells.values())
-        if least > 16 * MOST_CELLS:
+        if least > 16 * MAX_CELLS:
             raise ParameterError(
                 f"every pair of these attributes has {least:,} cells or more, too many to play; give them fewer or coarser values",
                 where="schema",

@@ -9,22 +9,22 @@ import numpy as np
 
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.evaluation.metrics import tvd
-from dither.models import Model
+from dither.fit import Model
+from dither.methods import method as find_method
+from dither.methods import start
+from dither.methods.prior import PublicRows, give_prior
 from dither.planner.population import some_pairs
-from dither.protocols import method as find_method
-from dither.protocols import start
-from dither.protocols.prior import PublicRows, give_prior
+from dither.release.replicates import redraw
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
-from dither.uncertainty.replicates import redraw
 
 # A forecast needs no more than a rough fit: fewer components, and larger sets through their pairs only, change the error by a few
 # per cent and take a tenth of the time (tests/planner/test_quick_fits.py).
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
-LEAST_REPEATS, MOST_REPEATS = 2, 5
+MIN_REPEATS, MAX_REPEATS = 2, 5
 SETTLED = 0.03  # a mean whose standard error is below this share of it needs no further campaign
 
-MOST_PUBLIC_ROWS = 20_000  # of a public table that a played campaign learns from: more take longer and tell little more
+MAX_PUBLIC_ROWS = 20_000  # of a public table that a played campaign learns from: more take longer and tell little more
 
 _PRODUCT = 0  # where `_errors` keeps the error of the product of the model's own one-way marginals
 
@@ -89,7 +89,7 @@ def predict(
     found: list[dict[int, float]] = []
     used: list[bool] = []
     try:
-        for repeat in range(repeats or MOST_REPEATS):
+        for repeat in range(repeats or MAX_REPEATS):
             if repeats is None and _settled(found):
                 break
             machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
@@ -111,7 +111,7 @@ def predict(
 
 def _settled(found: list[dict[int, float]]) -> bool:
     """Whether more campaigns would hardly move the mean."""
-    if len(found) < LEAST_REPEATS:
+    if len(found) < MIN_REPEATS:
         return False
     last = [f[max(f)] for f in found]
     return float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last))

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dither.display.bars import Bar
+from dither.display import Bar
 from dither.errors import ParameterError
 
 REACH = 1.96  # standard errors of a 95 % interval
 
 
 @dataclass(frozen=True)
-class Compared:
+class _Compared:
     """One value in both: the figures, and by how much the second exceeds the first, with a 95 % interval if there is one."""
 
     first: Bar
@@ -37,7 +37,7 @@ class ComparedAttribute:
     """One attribute in both, and half the sum of the differences: the share of people who would have to be moved."""
 
     name: str
-    values: Sequence[Compared]
+    values: Sequence[_Compared]
     distance: float
 
 
@@ -64,7 +64,7 @@ def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> ComparedA
         both = None if None in errors else math.hypot(*(error or 0.0 for error in errors))
         low, high = (None, None) if both is None else (b - a - REACH * both, b - a + REACH * both)
         values.append(
-            Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high)
+            _Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high)
         )
     return ComparedAttribute(
         first["attribute"], values, 0.5 * math.fsum(abs(v.difference) for v in values)

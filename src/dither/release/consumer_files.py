@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dither.release.histogram import ConsumerHistogram, HistogramRelease
 
 FOLDER = "consumers"
-_MOST_LETTERS = 60
+_MAX_LETTERS = 60
 _OF_DEVICES = re.compile(
     r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE
 )  # no file on Windows may be called so
@@ -34,7 +34,7 @@ def file_names(names: Sequence[str]) -> list[str]:
     for name in names:
         plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
         base = (
-            re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:_MOST_LETTERS].rstrip("-._")
+            re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._")[:_MAX_LETTERS].rstrip("-._")
             or "consumer"
         )
         if _OF_DEVICES.fullmatch(base):
@@ -58,14 +58,14 @@ def write_consumers(release: HistogramRelease, folder: Path) -> None:
     ):
         path = folder / FOLDER / name
         body = number_body(release, [consumer], f"Histogram for {consumer.name}")
-        write_json(consumer_json(release, consumer), path.with_name(f"{name}.json"))
+        write_json(_consumer_json(release, consumer), path.with_name(f"{name}.json"))
         path.with_name(f"{name}.csv").write_text(
-            consumer_csv(consumer), encoding="utf-8", newline=""
+            _consumer_csv(consumer), encoding="utf-8", newline=""
         )
         path.with_name(f"{name}.html").write_text(number_page(release, body), encoding="utf-8")
 
 
-def consumer_json(release: HistogramRelease, consumer: ConsumerHistogram) -> JsonObject:
+def _consumer_json(release: HistogramRelease, consumer: ConsumerHistogram) -> JsonObject:
     """A consumer's figures with what they rest on."""
     low, high = consumer.interval()
     return {
@@ -84,7 +84,7 @@ def consumer_json(release: HistogramRelease, consumer: ConsumerHistogram) -> Jso
     }
 
 
-def consumer_csv(consumer: ConsumerHistogram) -> str:
+def _consumer_csv(consumer: ConsumerHistogram) -> str:
     """One row per bin: its edges, the count, its standard error and 95 % interval."""
     low, high = consumer.interval()
     out = io.StringIO()

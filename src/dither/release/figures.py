@@ -9,12 +9,11 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from dither.display.bars import Bar
-from dither.estimate import Marginal
-from dither.estimate.project import normal_interval
-from dither.models import Model
-from dither.models.bayes_net import BayesNet
-from dither.models.junction_tree import JunctionTree
+from dither.display import Bar
+from dither.fit import Marginal, Model
+from dither.fit.bayes_net import BayesNet
+from dither.fit.junction_tree import JunctionTree
+from dither.fit.project import normal_interval
 from dither.release.release import Release
 from dither.release.standard_errors import Errors, pair_errors
 from dither.schema import Attribute
@@ -22,18 +21,18 @@ from dither.types import Floats
 
 # Pairs: the strongest dependences, and those compared with the truth.
 
-MOST_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
-MOST_DISTANT = (
+MAX_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
+MAX_DISTANT = (
     100  # the same for trees and nets, where a pair far apart takes a walk through the graph
 )
-MOST_SEARCHED = (
+MAX_SEARCHED = (
     20_000  # all pairs of 200 attributes; beyond that pairs that were measured are looked at first
 )
 PAIR_CELLS = 1_000_000
 SEARCH_CELLS = 20_000_000  # of all pairs that are looked at together
 WEAKEST_BITS = 1e-3  # a dependence below this cannot be seen in a picture
-MOST_EDGES = 40
-MOST_NODES = 30
+MAX_EDGES = 40
+MAX_NODES = 30
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def graph_edges(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     edges: list[Pair] = []
     nodes: set[str] = set()
     for pair in pairs:
-        if len(edges) < MOST_EDGES and len(nodes | {pair.first, pair.second}) <= MOST_NODES:
+        if len(edges) < MAX_EDGES and len(nodes | {pair.first, pair.second}) <= MAX_NODES:
             edges.append(pair)
             nodes |= {pair.first, pair.second}
     return tuple(edges)
@@ -90,8 +89,8 @@ def mutual_information(joint: Floats) -> float:
 def compared_pairs(release: Release) -> list[tuple[str, str]]:
     """At most 300 pairs, evenly spread over all; fewer where each takes long."""
     pairs = list(combinations(release.schema.names, 2))
-    wide = len(pairs) > MOST_PAIRS and _joined(release.model) is not None
-    count = min(len(pairs), MOST_DISTANT if wide else MOST_PAIRS)
+    wide = len(pairs) > MAX_PAIRS and _joined(release.model) is not None
+    count = min(len(pairs), MAX_DISTANT if wide else MAX_PAIRS)
     kept = [pairs[i * len(pairs) // count] for i in range(count)]
     return [pair for pair in kept if release.schema.cells(pair) <= PAIR_CELLS]
 
@@ -102,13 +101,13 @@ def _searched(release: Release) -> list[tuple[str, str]]:
         return []
     names = release.schema.names
     pairs = _ordered(release, (m.attributes for m in release.measured if len(m.attributes) == 2))
-    near = None if math.comb(len(names), 2) <= MOST_PAIRS else _joined(release.model)
+    near = None if math.comb(len(names), 2) <= MAX_PAIRS else _joined(release.model)
     if near is not None:
         pairs |= _ordered(release, ((names[i], names[j]) for i, j in near))
     else:
-        pairs |= dict.fromkeys(islice(combinations(names, 2), MOST_SEARCHED))
+        pairs |= dict.fromkeys(islice(combinations(names, 2), MAX_SEARCHED))
     out, cells = [], 0
-    for pair in islice(pairs, MOST_SEARCHED):
+    for pair in islice(pairs, MAX_SEARCHED):
         size = release.schema.cells(pair)
         if size <= PAIR_CELLS and cells + size <= SEARCH_CELLS:
             out.append(pair)
@@ -134,7 +133,7 @@ def _joined(model: Model) -> list[tuple[int, int]] | None:
 
 # Bars, heat maps and the distance from the truth.
 
-MOST_BARS = 20
+MAX_BARS = 20
 HEAT_SIDE = 16
 NUMBERED_ROWS, NUMBERED_COLUMNS = (
     12,
@@ -189,20 +188,20 @@ def attribute_figure(
     """The bars of one attribute: in order if its values have one, else by falling frequency."""
     values = _bars(marginal, truth)
     if attribute.ordered:
-        groups = _neighbours(attribute, MOST_BARS)
+        groups = _neighbours(attribute, MAX_BARS)
         size = max(len(group) for group in groups)
         remark = f"Drawn in groups of up to {size} neighbouring values." if size > 1 else ""
-        labels = short_labels(attribute, groups)
+        labels = _short_labels(attribute, groups)
         bars = tuple(
             _merge(values, group, label) for group, label in zip(groups, labels, strict=True)
         )
         return AttributeFigure(attribute.name, bars, values, remark)
     values = tuple(sorted(values, key=lambda bar: -bar.estimate))
-    if len(values) <= MOST_BARS:
+    if len(values) <= MAX_BARS:
         return AttributeFigure(attribute.name, values, values)
-    rest = len(values) - MOST_BARS
-    remark = f"The {MOST_BARS} most frequent; {rest} more are in the table."
-    return AttributeFigure(attribute.name, values[:MOST_BARS], values, remark)
+    rest = len(values) - MAX_BARS
+    remark = f"The {MAX_BARS} most frequent; {rest} more are in the table."
+    return AttributeFigure(attribute.name, values[:MAX_BARS], values, remark)
 
 
 def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> HeatMap:
@@ -313,7 +312,7 @@ def _merge(bars: Sequence[Bar], group: Sequence[int], label: str) -> Bar:
     return Bar(label, estimate, low, high, truth)
 
 
-def short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
+def _short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
     """Labels that fit beside a chart, one per group of codes: bins by outer edges in few digits, others by their ends."""
     full = attribute.labels
     bounds = attribute.line.boundaries if attribute.kind == "numeric" else ()
@@ -358,7 +357,7 @@ def _groups(attribute: Attribute, frequencies: Floats, most: int) -> list[tuple[
     labels = attribute.labels
     if attribute.ordered:
         runs = _neighbours(attribute, most)
-        return list(zip(short_labels(attribute, runs), runs, strict=True))
+        return list(zip(_short_labels(attribute, runs), runs, strict=True))
     if attribute.cardinality <= most:
         return [(label, [i]) for i, label in enumerate(labels)]
     order = [int(i) for i in np.argsort(-frequencies, kind="stable")]

@@ -18,20 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from dither.errors import DitherError, InputError, ReportError
-from dither.estimate import Marginal
-from dither.models import model_from_bytes
+from dither.fit import Marginal, model_from_bytes
 from dither.notice import notice_from_json
 from dither.private_files import make_private
 from dither.release.call import Call, asked_from_json, call_from_json
 from dither.release.release import FORMAT, Release
+from dither.release.replicates import pack_replicates, reports_in, unpack_replicates
 from dither.release.words import central_from_json, earlier_release, find_warnings
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import read_table, write_table
 from dither.schema.schema import file_fault
 from dither.tally.archive import pack, unpack
 from dither.types import JsonObject, NativeTable
-from dither.uncertainty.replicates import reports_in
-from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 MANIFEST = "release.json"
 FILES = (
@@ -45,7 +43,7 @@ FILES = (
     "state.bin",
     "replicates.bin",
 )
-MOST_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
+MAX_STATE_BYTES = 64 << 20  # whole reports of millions of people are left out
 
 
 READERS = {
@@ -336,7 +334,7 @@ def _write(release: Release, folder: Path, clock: Callable[[], float], form: str
     started = clock()
     write_table(release.synthetic, folder / f"synthetic.{form}")
     (folder / "model.bin").write_bytes(release.model.to_bytes())
-    if release.state is not None and len(release.state) <= MOST_STATE_BYTES:
+    if release.state is not None and len(release.state) <= MAX_STATE_BYTES:
         (folder / "state.bin").write_bytes(release.state)
     if release.replicates is not None:
         (folder / "replicates.bin").write_bytes(pack_replicates(release.replicates))

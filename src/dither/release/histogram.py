@@ -12,21 +12,21 @@ import numpy as np
 from dither import __version__
 from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, ReportError
-from dither.estimate.project import normal_interval
+from dither.fit.project import normal_interval
 from dither.mechanisms import mechanism_from_json
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.probability import check_spent
-from dither.notice import Notice, notice_from_json, own_warnings
-from dither.protocols.histogram.consumer import Consumer, Partition, read_consumers
-from dither.protocols.histogram.estimates import (
+from dither.methods.histogram.consumer import Consumer, Partition, read_consumers
+from dither.methods.histogram.estimates import (
     CellEstimates,
     OutputCells,
     PureCells,
     consistent_counts,
 )
-from dither.protocols.histogram.late import LateAnswer, late_answer
-from dither.protocols.histogram.machine import HistogramMachine
-from dither.protocols.mean import Mean, MeanAnswer, mean_answer_from_json
+from dither.methods.histogram.late import LateAnswer, late_answer
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.mean import Mean, MeanAnswer, mean_answer_from_json
+from dither.notice import Notice, notice_from_json, own_warnings
 from dither.release import consumer_files
 from dither.release.call import check_record, plain
 from dither.release.collected import CollectedBy, collected_from_json

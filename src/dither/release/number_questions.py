@@ -13,7 +13,7 @@ from dither.release.query.answer import Answer, AnswerRow, AnswerTable
 
 LEVEL = 0.95
 FIGURES = ("mean", "variance")
-MOST_NUMBERS = 1000  # in one question
+MAX_NUMBERS = 1000  # in one question
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ def ask_number(release: HistogramRelease, question: NumberQuestion) -> Answer | 
 
 
 def _ranges(release: HistogramRelease, texts: Sequence[str]) -> AnswerTable:
-    if len(texts) > MOST_NUMBERS:
+    if len(texts) > MAX_NUMBERS:
         raise ParameterError(
-            f"at most {MOST_NUMBERS:,} ranges can be asked for at once", where="range"
+            f"at most {MAX_NUMBERS:,} ranges can be asked for at once", where="range"
         )
     rows = []
     for text in texts:
@@ -71,9 +71,9 @@ def _ranges(release: HistogramRelease, texts: Sequence[str]) -> AnswerTable:
 
 def _bins(release: HistogramRelease, text: str) -> AnswerTable:
     numbers = _numbers("bins", text)
-    if len(numbers) == 1 and not (numbers[0].is_integer() and 1 <= numbers[0] <= MOST_NUMBERS):
+    if len(numbers) == 1 and not (numbers[0].is_integer() and 1 <= numbers[0] <= MAX_NUMBERS):
         raise ParameterError(
-            f"bins: write a number of them from 1 to {MOST_NUMBERS:,}, or edges", where="bins"
+            f"bins: write a number of them from 1 to {MAX_NUMBERS:,}, or edges", where="bins"
         )
     late = release.answer(int(numbers[0]) if len(numbers) == 1 else numbers, LEVEL)
     people = float(release.participants)
@@ -109,8 +109,8 @@ def _table(
 def _numbers(name: str, text: str) -> list[float]:
     """Numbers with commas between them."""
     parts = text.split(",")
-    if len(parts) > MOST_NUMBERS:
-        raise ParameterError(f"{name}: at most {MOST_NUMBERS:,} numbers", where=name)
+    if len(parts) > MAX_NUMBERS:
+        raise ParameterError(f"{name}: at most {MAX_NUMBERS:,} numbers", where=name)
     try:
         return [float(part) for part in parts]
     except ValueError:

@@ -88,6 +88,9 @@ def uncapitalised(words: str) -> str:
     return words[:1].lower() + words[1:]
 
 
+TEMPLATES = Path(__file__).with_name("templates")
+
+
 @cache
 def _environment(folder: Path | None = None) -> Environment:
     own = PackageLoader("dither.release")

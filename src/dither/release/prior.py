@@ -12,12 +12,12 @@ import numpy as np
 
 from dither.datasets import Reading, open_table
 from dither.errors import DitherError, InputError, TableError
+from dither.methods.earlier import EarlierReports
+from dither.methods.holdout import fitted_tallies
+from dither.methods.prior import PublicRows
 from dither.notice import RESAMPLED
-from dither.protocols.earlier import EarlierReports
-from dither.protocols.holdout import fitted_tallies
-from dither.protocols.prior import PublicRows
 from dither.schema import Schema, schema_from_json
-from dither.schema.csv_files import CsvOptions
+from dither.schema.files import CsvOptions
 from dither.schema.table import encode
 from dither.tally import CountTally
 from dither.tally.archive import unpack

@@ -13,22 +13,28 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
-from dither.display.progress import followed
-from dither.display.show import Picture, as_pandas, as_polars
+from dither.display import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
-from dither.estimate import Marginal
+from dither.fit import Marginal, Model
+from dither.fit.ruled import core_of, told_within_groups
 from dither.mechanisms.probability import check_spent
-from dither.models import Model
-from dither.models.ruled import core_of, told_within_groups
+from dither.methods import ProtocolMachine, method, restore
+from dither.methods.earlier import EarlierReports
+from dither.methods.prior import give_prior
 from dither.notice import Notice, shown_epsilon
-from dither.protocols import ProtocolMachine, method, restore
-from dither.protocols.earlier import EarlierReports
-from dither.protocols.prior import give_prior
+from dither.progress import followed
+from dither.release.amplification import CentralGuarantee, central_guarantee
 from dither.release.call import AskedRound, Call, asked_in, plain
+from dither.release.heldout import heldout_notes
+from dither.release.intervals import Bootstrap
+from dither.release.manipulation import manipulation_notes
+from dither.release.misfit import misfit_notes
 from dither.release.prior import read_prior
 from dither.release.query.answer import Answer, AnswerTable
 from dither.release.query.ask import Inquiry
 from dither.release.query.expression import Where
+from dither.release.replicates import pack_replicates, prepare_bootstrap, unpack_replicates
+from dither.release.rounds import rounds_notes
 from dither.release.standard_errors import measured_errors
 from dither.release.truth import Truth
 from dither.release.words import (
@@ -49,14 +55,6 @@ from dither.schema import Schema
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
 from dither.types import JsonMapping, JsonObject, NativeTable, Progress
-from dither.uncertainty.amplification import CentralGuarantee, central_guarantee
-from dither.uncertainty.bootstrap import Bootstrap
-from dither.uncertainty.heldout import heldout_notes
-from dither.uncertainty.manipulation import manipulation_notes
-from dither.uncertainty.misfit import misfit_notes
-from dither.uncertainty.replicates import prepare_bootstrap
-from dither.uncertainty.rounds import rounds_notes
-from dither.uncertainty.stored import pack_replicates, unpack_replicates
 
 FORMAT = "dither-release-1"
 NO_ERRORS = "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"

@@ -11,12 +11,12 @@ import numpy as np
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from dither.display.bars import Bar, bar_chart
+from dither.display import Bar, bar_chart
 from dither.notice import shown_epsilon
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
 from dither.release.figures import (
-    MOST_SEARCHED,
+    MAX_SEARCHED,
     AttributeFigure,
     HeatMap,
     Pair,
@@ -30,18 +30,17 @@ from dither.release.figures import (
 )
 from dither.release.pages import counted, percent, render_page, render_part
 from dither.release.release import Release
-from dither.release.run_words import in_words
 from dither.release.standard_errors import pair_errors
-from dither.release.words import RESTS_ON, find_warnings, hidden_sentence
+from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, in_words
 
-MOST_CHARTS = 24
-MOST_HEAT_MAPS = 6
+MAX_CHARTS = 24
+MAX_HEAT_MAPS = 6
 TABLE_ROWS = 100
 COMPACT_ROWS = 12
 COMPACT_ATTRIBUTES = 300
 CELL_ROWS = 25
-MOST_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
-MOST_DISTANCES = 8
+MAX_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
+MAX_DISTANCES = 8
 WHOLE_SCHEMA = 30
 _HIDDEN_NOTES = (
     *("prior", "warnings", "fallback", "fallbacks", "held_out", "held_out_skipped"),
@@ -51,7 +50,7 @@ Rows = Sequence[Sequence[object]]
 
 
 @dataclass(frozen=True)
-class Card:
+class _Card:
     """One attribute on a page: its chart, and a table of its figures that opens beneath a summary."""
 
     name: str
@@ -73,11 +72,11 @@ class Graph:
     pairs: int
     possible: int
     whole: bool
-    searched: int = MOST_SEARCHED
+    searched: int = MAX_SEARCHED
 
 
 @dataclass(frozen=True)
-class PairCard:
+class _PairCard:
     """The heat maps of one pair under their captions, and its largest cells."""
 
     pair: Pair
@@ -123,7 +122,7 @@ def report_body(release: Release) -> ReportBody:
     """What a report says, for a page of whatever frame."""
     found, pairs = quality(release), strong_pairs(release)
     errors = pair_errors(release) if pairs else None
-    charted = telling_attributes(release, pairs, MOST_CHARTS)
+    charted = telling_attributes(release, pairs, MAX_CHARTS)
     rest = [name for name in release.schema.names if name not in set(charted)]
     figures = [_figure(release, name) for name in charted]
     source = "" if release.call.table is None else f" · {release.call.table}"
@@ -141,14 +140,14 @@ def report_body(release: Release) -> ReportBody:
         distances=_distances(found),
         multiples=[
             _small_multiple(_figure(release, name))
-            for name in telling_attributes(release, pairs, MOST_MULTIPLES)
+            for name in telling_attributes(release, pairs, MAX_MULTIPLES)
         ],
         cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
         compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
         graph=_graph(release, pairs) if pairs else None,
-        maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MOST_HEAT_MAPS]],
+        maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MAX_HEAT_MAPS]],
         manipulation=_manipulation(release.notes),
         asked=[_round(entry) for entry in release.asked],
         agreement=_agreement(release.notes.get("rounds_agree")),
@@ -158,7 +157,7 @@ def report_body(release: Release) -> ReportBody:
         seconds=_seconds(release.seconds),
         run=_run(release),
         citation=citation(release),
-        lead=rerun_lead(release),
+        lead=_rerun_lead(release),
         command=rerun_command(release),
         python=rerun_python(release),
     )
@@ -178,10 +177,10 @@ def report_body(release: Release) -> ReportBody:
     )
 
 
-def attribute_card(figure: AttributeFigure, question: str = "") -> Card:
+def attribute_card(figure: AttributeFigure, question: str = "") -> _Card:
     """The chart of an attribute with all its figures, and what people were asked."""
     values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
-    return Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
+    return _Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
 
 def shown_note(value: object) -> str:
@@ -214,14 +213,14 @@ def _kind(release: Release) -> str:
     return "Local differential privacy"
 
 
-def _compact_card(figure: AttributeFigure) -> Card:
+def _compact_card(figure: AttributeFigure) -> _Card:
     """One line that opens to the most frequent values."""
     largest = max(figure.table, key=lambda bar: bar.estimate)
     line = f"{figure.name}: {len(figure.table)} values, most often {largest.label} ({percent(largest.estimate)})"
     values = figure.table
     if len(values) > COMPACT_ROWS:
         values = tuple(sorted(values, key=lambda bar: -bar.estimate))
-    return Card(figure.name, line, *_values(values, COMPACT_ROWS))
+    return _Card(figure.name, line, *_values(values, COMPACT_ROWS))
 
 
 def _values(bars: Sequence[Bar], most: int) -> tuple[list[str], list[list[str]]]:
@@ -291,7 +290,7 @@ def _distances(found: Quality | None) -> Markup | None:
     """The attributes that are furthest from the truth, as bars."""
     if found is None:
         return None
-    worst = sorted(found.one_way.items(), key=lambda entry: -entry[1])[:MOST_DISTANCES]
+    worst = sorted(found.one_way.items(), key=lambda entry: -entry[1])[:MAX_DISTANCES]
     return bar_chart(
         [Bar(name, distance) for name, distance in worst],
         "Distance of single attributes from the truth",
@@ -323,7 +322,7 @@ def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
     )
 
 
-def _pair_card(heat: HeatMap) -> PairCard:
+def _pair_card(heat: HeatMap) -> _PairCard:
     captions = (
         "Estimate, %",
         "Half-width of the 95 % interval, ± %" if heat.intervals else "Truth, %",
@@ -342,11 +341,11 @@ def _pair_card(heat: HeatMap) -> PairCard:
             )
         rows.append(row)
     charts = list(zip(captions, heat_charts(heat), strict=False))
-    return PairCard(heat.pair, charts, head, rows, heat.intervals)
+    return _PairCard(heat.pair, charts, head, rows, heat.intervals)
 
 
 @dataclass(frozen=True)
-class ManipulationTable:
+class _ManipulationTable:
     """What a release claims about dishonest participants: a sentence, and a row for each attribute."""
 
     sentence: str
@@ -364,7 +363,7 @@ _EARLIER = (
 _FIRST = f"{_EARLIER} They do not hold for an open campaign, where a participant can try tokens until one fits."
 
 
-def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
+def _manipulation(notes: Mapping[str, Any]) -> _ManipulationTable | None:
     """The bounds of the campaign's own participation first, the most exposed attribute at the top."""
     bounds, claim = notes.get("manipulation") or {}, notes.get("manipulation_claim")
     if not bounds and claim is None:
@@ -372,7 +371,7 @@ def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
     ordered = sorted(bounds.items(), key=lambda entry: -entry[1]["5%"])
     if claim is None:
         rows = [(name, percent(moved["1%"]), percent(moved["5%"])) for name, moved in ordered]
-        return ManipulationTable(_FIRST, ("Attribute", "1 % dishonest", "5 % dishonest"), rows)
+        return _ManipulationTable(_FIRST, ("Attribute", "1 % dishonest", "5 % dishonest"), rows)
     first = claim["participation"]
     kinds = (first, _ISSUED if first == _OPEN else _OPEN)
     columns = [(kind, share) for kind in kinds for share in ("1%", "5%")]
@@ -381,7 +380,9 @@ def _manipulation(notes: Mapping[str, Any]) -> ManipulationTable | None:
         (name, *(_bound(moved[kind][share]) for kind, share in columns)) for name, moved in ordered
     ]
     earlier = bool(bounds) and "covers" not in claim
-    return ManipulationTable(_EARLIER if earlier else claim["sentence"], ("Attribute", *head), rows)
+    return _ManipulationTable(
+        _EARLIER if earlier else claim["sentence"], ("Attribute", *head), rows
+    )
 
 
 def _bound(moved: float) -> str:
@@ -485,7 +486,7 @@ def rerun_python(release: Release) -> str:
     return f'import dither\n\nrelease = dither.load_release("out")\nintervals = dither.bootstrap(release, [{names!r}])'
 
 
-def rerun_lead(release: Release) -> tuple[str, str]:
+def _rerun_lead(release: Release) -> tuple[str, str]:
     """What the command and the Python code do, a sentence each."""
     if not release.simulated:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dither.display.show import Picture, html_list, html_table, stand_alone
+from dither.display import Picture, html_list, html_table, stand_alone
 from dither.errors import ParameterError
 from dither.notice import shown_epsilon
 from dither.release.charts import dependency_chart

@@ -17,7 +17,7 @@ _FORMULA = r"^[\s\x00]*[=+\-@\t\r]"
 _NUMBER = r"^[+\-]?(\d+(\.\d*)?|\.\d+)([eE][+\-]?\d+)?$"
 
 
-def without_formulas(table: pa.Table) -> pa.Table:
+def _without_formulas(table: pa.Table) -> pa.Table:
     """The same table with its text and headings made safe; dictionaries become plain text."""
     columns = []
     for column in table.columns:
@@ -31,7 +31,7 @@ def without_formulas(table: pa.Table) -> pa.Table:
 
 def write_spreadsheet(table: pa.Table, out: BinaryIO) -> None:
     """A small table as CSV."""
-    pa_csv.write_csv(without_formulas(table), out)
+    pa_csv.write_csv(_without_formulas(table), out)
 
 
 def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
@@ -39,7 +39,7 @@ def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
     source = pq.ParquetFile(parquet)
     writer: pa_csv.CSVWriter | None = None
     for batch in source.iter_batches(batch_size=1 << 16):
-        rows = without_formulas(pa.Table.from_batches([batch]))
+        rows = _without_formulas(pa.Table.from_batches([batch]))
         writer = writer or pa_csv.CSVWriter(out, rows.schema)
         writer.write_table(rows)
     if writer is not None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dither.estimate import Marginal
-from dither.estimate.pool import answers_of, pool
+from dither.fit import Marginal
+from dither.fit.pool import answers_of, pool
 from dither.mechanisms import Mechanism
-from dither.protocols.holdout import fitted_tallies
+from dither.methods.holdout import fitted_tallies
 from dither.tally import CountTally
 from dither.types import Floats
 

@@ -77,7 +77,7 @@ def encode(envelope: Envelope) -> bytes:
     for report in envelope.reports:
         if len(report.token) != limits.TOKEN_BYTES:
             raise ReportError(f"a token has {limits.TOKEN_BYTES} bytes, not {len(report.token)}")
-        check_whole("question", report.question, -1, limits.MOST_QUESTIONS - 2, error=ReportError)
+        check_whole("question", report.question, -1, limits.MAX_QUESTIONS - 2, error=ReportError)
         _check_length(len(report.payload))
         number = WHOLE if report.question == -1 else report.question
         parts += [_PREFIX.pack(report.token, number, len(report.payload)), report.payload]
@@ -116,7 +116,7 @@ def decode(data: bytes) -> Envelope:
 
 
 def _check_sizes(number: int, count: int) -> None:
-    check_whole("a round's number", number, 0, limits.MOST_ROUNDS - 1, error=ReportError)
+    check_whole("a round's number", number, 0, limits.MAX_ROUNDS - 1, error=ReportError)
     if not 1 <= count <= limits.REQUEST_REPORTS:
         raise ReportError(
             f"a request carries 1 to {limits.REQUEST_REPORTS} reports, not {count}", value=count

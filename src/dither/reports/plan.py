@@ -29,13 +29,43 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_between, check_choice, check_whole
-from dither.errors import ParameterError, ReportError
+from dither.errors import DitherError, ParameterError, ReportError
 from dither.mechanisms import Mechanism, mechanism, mechanism_from_json
 from dither.reports import limits
 from dither.schema import Attribute, Schema
+from dither.schema.calendar import DAY, LAST_DAY, second_number, shown_instant
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
+
+_DAY_LETTERS = len("2027-01-31")
+
+
+def closing_text(given: object, *, error: type[DitherError] = ParameterError) -> str:
+    """The one way to write it: "2027-01-31", or "2027-01-31T18:00:00Z" for an instant, whatever its offset was."""
+    seconds = second_number(given) if isinstance(given, str) else None
+    if (
+        not isinstance(given, str)
+        or seconds is None
+        or not seconds.is_integer()
+        or not 0 <= seconds < LAST_DAY * DAY
+    ):
+        raise error(
+            f"closes must be a day such as 2027-01-31 or an instant such as 2027-01-31T18:00:00Z, not {given!r}"[
+                :200
+            ],
+            where="closes",
+            value=given,
+        )
+    return given if len(given) == _DAY_LETTERS else f"{shown_instant(seconds)}Z"
+
+
+def closing_seconds(text: str) -> float:
+    """Seconds since 1970 at which nothing is taken any more: the instant, or the end of the day."""
+    seconds = second_number(closing_text(text))
+    assert seconds is not None
+    return seconds + DAY if len(text) == _DAY_LETTERS else seconds
+
 
 TallyKind = Literal["counts", "patterns"]
 LEVEL_BITS = 32  # of the draw that rounds a number
@@ -114,7 +144,7 @@ class Plan:
     tally: TallyKind = "counts"
 
     def __post_init__(self) -> None:
-        check_whole("round", self.round, 0, limits.MOST_ROUNDS - 1)
+        check_whole("round", self.round, 0, limits.MAX_ROUNDS - 1)
         if not self.questions:
             raise ParameterError("a plan needs at least one question")
         if self.split == bool(self.shares):

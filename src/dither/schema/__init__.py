@@ -5,8 +5,7 @@ NumPy and PyArrow.
 """
 
 from dither.schema.attribute import Attribute
-from dither.schema.read import attribute_from_json, numeric
-from dither.schema.schema import Schema, load_schema, schema_from_json
+from dither.schema.schema import Schema, attribute_from_json, load_schema, numeric, schema_from_json
 
 __all__ = [
     "Attribute",

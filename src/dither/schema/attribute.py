@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,18 +24,74 @@ from dither.schema.calendar import (
     shown_day,
     shown_instant,
 )
-from dither.schema.line import Line, lay_out
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
+
+
+@dataclass(frozen=True)
+class Line:
+    """Bins and atoms in the order of the numbers, so that neighbouring codes are neighbouring values.
+
+    `boundaries` are all edges and atoms. `points[i]` is the code of exactly the i-th boundary, `gaps[i]` that of the numbers
+    between it and the next; -1 where no cell is. Bins are half-open; an atom is cut out of the bin it lies in, and may lie
+    outside all bins. `closed` says whether the last edge itself still counts.
+    """
+
+    boundaries: tuple[float, ...]
+    points: tuple[int, ...]
+    gaps: tuple[int, ...]
+    ends: tuple[tuple[float, float], ...]  # of each code; equal for an atom
+
+    @property
+    def cells(self) -> int:
+        """How many codes there are."""
+        return len(self.ends)
+
+    def code(self, number: float) -> int | None:
+        """The code of a number, None where it lies in no cell."""
+        at = bisect_right(self.boundaries, number) - 1
+        if at < 0 or number != number:  # noqa: PLR0124 - NaN; whole numbers too large for a float have no isnan
+            return None
+        code = self.points[at] if self.boundaries[at] == number else self.gaps[at]
+        return None if code < 0 else code
+
+    def is_atom(self, code: int) -> bool:
+        """Whether a code is one exact value."""
+        low, high = self.ends[code]
+        return low == high
+
+
+def lay_out(edges: Sequence[float], atoms: Sequence[float] = (), *, closed: bool = True) -> Line:
+    """The cells of increasing edges and of atoms."""
+    exact = set(atoms)
+    boundaries = tuple(sorted({*edges, *exact}))
+    points: list[int] = []
+    gaps: list[int] = []
+    ends: list[tuple[float, float]] = []
+    for i, boundary in enumerate(boundaries):
+        if boundary in exact:
+            points.append(len(ends))
+            ends.append((boundary, boundary))
+        else:
+            points.append(-1)
+        if edges[0] <= boundary < edges[-1]:
+            gaps.append(len(ends))
+            ends.append((boundary, boundaries[i + 1]))
+        else:
+            gaps.append(-1)
+        if points[-1] < 0:
+            points[-1] = gaps[-1] if boundary != edges[-1] else gaps[-2] if closed else -1
+    return Line(boundaries, tuple(points), tuple(gaps), tuple(ends))
+
 
 Kind = Literal["categorical", "ordinal", "boolean", "numeric", "date", "datetime", "duration"]
 Value = str | int | float | bool
 LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
 KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
-MOST_VALUES = 1 << 17  # values or bins of one attribute
-MOST_UNITS = 2.0**64  # in a number: more cannot be counted in any column
-MOST_QUESTION, MOST_HELP, MOST_CAPTION = 500, 2000, 200  # characters of texts for people
+MAX_VALUES = 1 << 17  # values or bins of one attribute
+MAX_UNITS = 2.0**64  # in a number: more cannot be counted in any column
+MAX_QUESTION, MAX_HELP, MAX_CAPTION = 500, 2000, 200  # characters of texts for people
 TEXTS = (
     "question",
     "help",
@@ -96,7 +153,7 @@ class Attribute:
         else:
             self._check_values()
         self._check_groups()
-        if self.answers > MOST_VALUES:
+        if self.answers > MAX_VALUES:
             raise too_many(self.name, self.answers)
         if self.answers < 2:
             raise SchemaError(
@@ -108,10 +165,10 @@ class Attribute:
     def _check_texts(self) -> None:
         about = f"attribute {self.name!r}:"
         check_text(
-            f"{about} question", self.question, MOST_QUESTION, where=self.name, error=SchemaError
+            f"{about} question", self.question, MAX_QUESTION, where=self.name, error=SchemaError
         )
         check_text(
-            f"{about} help", self.help, MOST_HELP, lines=True, where=self.name, error=SchemaError
+            f"{about} help", self.help, MAX_HELP, lines=True, where=self.name, error=SchemaError
         )
         if self.captions and len(self.captions) not in (self.answers, self.cardinality):
             raise SchemaError(
@@ -119,16 +176,14 @@ class Attribute:
                 where=self.name,
             )
         for caption in self.captions:
-            check_text(
-                f"{about} a label", caption, MOST_CAPTION, where=self.name, error=SchemaError
-            )
+            check_text(f"{about} a label", caption, MAX_CAPTION, where=self.name, error=SchemaError)
 
     def _check_edges(self) -> None:
         if self.values:
             raise SchemaError(
                 f"{self.kind} attribute {self.name!r} takes edges, not values", where=self.name
             )
-        if len(self.edges) + 2 * len(self.atoms) > MOST_VALUES + 1:
+        if len(self.edges) + 2 * len(self.atoms) > MAX_VALUES + 1:
             raise too_many(self.name, len(self.edges) + 2 * len(self.atoms) - 1)
         finite = all(is_finite(e) for e in self.edges)
         if (
@@ -403,7 +458,7 @@ def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
         raise SchemaError(
             f"attribute {name!r}: its unit {unit:g} is wider than its whole range", where=name
         )
-    if max(abs(low), abs(high)) > MOST_UNITS * unit:
+    if max(abs(low), abs(high)) > MAX_UNITS * unit:
         raise SchemaError(
             f"attribute {name!r}: its unit {unit:g} is too fine for its range", where=name
         )
@@ -413,7 +468,7 @@ def too_many(name: str, count: int) -> SchemaError:
     """The error for an attribute of more values or bins than can be asked."""
     many = f"{count:,}" if count < 2**63 else "more than 2^63"
     return SchemaError(
-        f"attribute {name!r} has {many} values or bins; at most {MOST_VALUES:,} are allowed",
+        f"attribute {name!r} has {many} values or bins; at most {MAX_VALUES:,} are allowed",
         where=name,
         value=count,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,140 @@ import pyarrow.compute as pc
 from dither.checks import check_whole
 from dither.errors import TableError
 from dither.schema.attribute import Attribute, Kind, Value
-from dither.schema.calendar import DAY, FIRST_DAY, LAST_DAY
+from dither.schema.calendar import DAY, FIRST_DAY, LAST_DAY, PERIODS, Cycle, Period, period_edges
+from dither.schema.columns import as_floats, moment_numbers
 from dither.schema.labels import is_text
-from dither.schema.line_columns import as_floats
-from dither.schema.moments import moment_numbers
 from dither.schema.native import column_names, read_columns, select_columns
-from dither.schema.propose import propose_moments, propose_numbers
-from dither.schema.schema import Schema
-from dither.types import NativeTable
+from dither.schema.schema import DEFAULT_BINS, Schema, numeric
+from dither.types import Counts, Floats, NativeTable
+
+MAX_ATOMS = 16
+ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
+ATOM_ROWS = 20  # fewer repeats can be chance
+STANDS_OUT = 4.0  # an atom is so many times as frequent as the values around it
+CROWDED = 0.5  # a share of one of the even bins from which on bins follow the quantiles
+MAX_DECIMALS = 4
+MAX_PERIODS = 40
+_TAIL = (0.99, 0.999)
+
+
+def _propose_numbers(
+    name: str,
+    values: Floats,
+    missing: bool,
+    *,
+    whole: bool,
+    kind: Literal["numeric", "duration"] = "numeric",
+) -> Attribute:
+    """Atoms where values heap up, the unit in which they are written, and even bins unless most values crowd into one.
+
+    `values` has at least two different ones, all finite; `whole` says that the column's type is whole numbers.
+    """
+    unit = 1.0 if whole else _find_unit(values)
+    seen, counts = np.unique(values, return_counts=True)
+    atoms = _find_atoms(seen, counts)
+    rest = values[~np.isin(values, atoms)]
+    if len(rest) < 2 or rest.min() == rest.max():
+        rest, atoms = values, atoms[:0]
+    low, high = _settled(float(seen[0]), float(seen[-1]), unit)
+    edges: tuple[float, ...]
+    if _crowded(rest, low, high):
+        edges = _quantile_edges(rest, low, high, unit)
+    else:
+        ends = (int(low), int(high)) if whole and max(abs(low), abs(high)) < 2**53 else (low, high)
+        edges = numeric(name, low=ends[0], high=ends[1]).edges
+    return Attribute(
+        name, kind, edges=edges, missing=missing, atoms=tuple(float(a) for a in atoms), unit=unit
+    )
+
+
+def _settled(low: float, high: float, unit: float | None) -> tuple[float, float]:
+    """Bounds that hold both the values and the multiples of the unit that they mean: 0.1 + 0.2 is not 0.3."""
+    if unit is None:
+        return low, high
+    exact = [float(f"{round(bound / unit) * unit:.12g}") for bound in (low, high)]
+    return min(low, exact[0]), max(high, exact[1])
+
+
+def _find_unit(values: Floats) -> float | None:
+    """The power of ten, from 1 to 0.0001, of which all values are multiples; None if there is none."""
+    if np.abs(values).max() >= 2**50:
+        return None
+    for digits in range(MAX_DECIMALS + 1):
+        scaled = values * 10**digits
+        if (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all():
+            return float(f"1e-{digits}") if digits else 1.0
+    return None
+
+
+def _find_atoms(seen: Floats, counts: Counts) -> Floats:
+    """The values that stand out from those around them, at most MAX_ATOMS, in order."""
+    total = counts.sum()
+    often = np.flatnonzero(counts >= max(ATOM_SHARE * total, ATOM_ROWS))
+    found = []
+    for i in often:
+        around = np.concatenate([counts[max(0, i - 5) : i], counts[i + 1 : i + 6]])
+        if len(around) and counts[i] >= STANDS_OUT * np.median(around):
+            found.append(int(i))
+    found.sort(key=lambda i: -int(counts[i]))
+    return np.sort(seen[found[:MAX_ATOMS]])
+
+
+def _crowded(values: Floats, low: float, high: float) -> bool:
+    held, _ = np.histogram(
+        values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2)
+    )  # halves: a range may be near the largest number
+    return bool(held.max() > CROWDED * len(values))
+
+
+def _quantile_edges(
+    values: Floats, low: float, high: float, unit: float | None
+) -> tuple[float, ...]:
+    """Edges that share the values out evenly, and two more where the tail begins; three digits each."""
+    levels = [*np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2), *_TAIL]
+    inner = [float(f"{q:.3g}") for q in np.quantile(values, levels)]
+    if unit is not None:
+        inner = [float(f"{np.rint(edge / unit) * unit:.12g}") for edge in inner]
+    return (low, *sorted({edge for edge in inner if low < edge < high}), high)
+
+
+def _propose_moments(
+    name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool
+) -> Attribute:
+    """The finest period that cuts the range into at most MAX_PERIODS, and the hour of the day where times differ.
+
+    `values` are days for a date, seconds for an instant; they are not all alike.
+    """
+    scale = 1 if kind == "date" else DAY
+    first, last = float(np.floor(values.min() / scale)), float(np.floor(values.max() / scale))
+    cycles: tuple[Cycle, ...] = ()
+    most = MAX_PERIODS
+    if kind == "datetime" and (values % DAY != 0).any():
+        if last - first < 3:
+            low, high = (
+                np.floor(values.min() / 3600) * 3600,
+                np.floor(values.max() / 3600 + 1) * 3600,
+            )
+            return Attribute(
+                name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing
+            )
+        cycles, most = ("hour",), MAX_PERIODS // 2
+    return Attribute(
+        name,
+        kind,
+        edges=tuple(day * scale for day in period_edges(first, last, _period(first, last, most))),
+        missing=missing,
+        cycles=cycles,
+    )
+
+
+def _period(first: float, last: float, most: int) -> Period | None:
+    about = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+    for period in reversed(PERIODS):
+        if (last - first) / about[period] <= most:
+            return period
+    return "year"
+
 
 LEAK_WARNING = (
     "this schema was inferred from the table itself, which leaks private data: its bounds and labels (least and "
@@ -36,7 +163,7 @@ _REPEATED = (
 _SURELY_ROWS = 64  # from so many rows on, what differs in every row is taken as an identifier
 
 
-class Unfit(Exception):
+class _Unfit(Exception):
     """Why a column cannot be asked, and what to do about it."""
 
 
@@ -75,7 +202,7 @@ def draft_schema(
     for name in column_names(table):
         try:
             fine.append(_infer(name, _column(table, name), max_categories, name in keep))
-        except Unfit as reason:
+        except _Unfit as reason:
             unfit.append((name, str(reason)))
     if not fine:
         listed = "; ".join(f"column {name!r} {why}" for name, why in unfit)
@@ -94,7 +221,9 @@ def _column(table: NativeTable, name: str) -> pa.ChunkedArray:
     try:
         return read_columns(narrow)[1][0]
     except TableError as error:
-        raise Unfit(str(error).removeprefix(f"column {name!r} ") + "; mend it or drop it") from None
+        raise _Unfit(
+            str(error).removeprefix(f"column {name!r} ") + "; mend it or drop it"
+        ) from None
 
 
 def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -> Attribute:
@@ -110,7 +239,7 @@ def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -
         present = present.filter(pc.invert(pc.is_nan(present)))
     missing = len(present) < len(array)
     if not len(present):
-        raise Unfit("holds no values at all; drop it")
+        raise _Unfit("holds no values at all; drop it")
     if pa.types.is_boolean(held):
         if len(pc.unique(present)) < 2:
             raise _constant(present[0].as_py())
@@ -124,12 +253,12 @@ def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -
     if pa.types.is_date(held) or pa.types.is_timestamp(held) or pa.types.is_duration(held):
         return _infer_moment(name, present, held, missing)
     if pa.types.is_nested(held):
-        raise Unfit(f"holds nested values of type {held}; make a column of each part, or drop it")
+        raise _Unfit(f"holds nested values of type {held}; make a column of each part, or drop it")
     if pa.types.is_time(held):
-        raise Unfit(
+        raise _Unfit(
             f"holds times of day of type {held}; turn them into hours (numbers) or durations, or drop it"
         )
-    raise Unfit(
+    raise _Unfit(
         f"holds {held} values, which cannot be asked; turn them into text or numbers, or drop it"
     )
 
@@ -142,7 +271,7 @@ def _infer_text(
     if keep or (len(labels) <= max_categories and not len(labels) == len(present) >= _SURELY_ROWS):
         return _listed(name, "categorical", labels, missing)
     if len(labels) * _REPEATED > len(present) or max_categories < MAX_CATEGORIES:
-        raise Unfit(
+        raise _Unfit(
             f"looks like an identifier or free text ({len(labels):,} distinct texts in {len(present):,} rows); drop it, group "
             "its values, or keep it as it is"
         )
@@ -161,12 +290,14 @@ def _infer_number(
     whole = pa.types.is_integer(held)
     plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
-        raise Unfit("holds an infinite value; mend it or drop the column")
+        raise _Unfit("holds an infinite value; mend it or drop the column")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
     # Whole numbers with gaps reach us as floats from pandas; they are codes all the same. Prices are, if they repeat.
     if whole and few and max(abs(code) for code in few) >= 2**63:
-        raise Unfit("holds whole numbers that do not fit in 64 bits; write them as text or drop it")
+        raise _Unfit(
+            "holds whole numbers that do not fit in 64 bits; write them as text or drop it"
+        )
     if few and all(float(code).is_integer() and abs(code) < 2**63 for code in few):
         return _listed(name, "ordinal", sorted(int(code) for code in few), missing)
     if len(few) >= 2 and len(present) >= _REPEATED * len(few):
@@ -176,17 +307,17 @@ def _infer_number(
     bounds = pc.min_max(plain).as_py()
     low, high = bounds["min"], bounds["max"]
     if math.isinf(high - low):
-        raise Unfit("spans more than a double-precision number can hold; mend it or drop it")
+        raise _Unfit("spans more than a double-precision number can hold; mend it or drop it")
     if (
         whole
         and not keep
         and len(distinct) == len(present) >= _SURELY_ROWS
         and high - low + 1 == len(present)
     ):
-        raise Unfit(
+        raise _Unfit(
             f"numbers the rows ({len(present):,} whole numbers without a gap or a repeat); drop it or keep it"
         )
-    return propose_numbers(name, np.asarray(plain.to_numpy()), missing, whole=whole)
+    return _propose_numbers(name, np.asarray(plain.to_numpy()), missing, whole=whole)
 
 
 def _infer_moment(
@@ -204,16 +335,16 @@ def _infer_moment(
     assert numbers is not None
     days = numbers if kind == "date" else numbers / DAY
     if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
-        raise Unfit(
+        raise _Unfit(
             "holds times before the year 1 or after 9998, which may stand for none at all; leave those empty or drop it"
         )
     if numbers.min() == numbers.max():
         raise _constant(present[0].as_py())
     if kind == "duration":
-        return propose_numbers(name, numbers, missing, whole=False, kind="duration")
+        return _propose_numbers(name, numbers, missing, whole=False, kind="duration")
     if kind == "datetime" and (numbers % DAY == 0).all():  # days in a column of instants
-        return propose_moments(name, "date", numbers / DAY, missing)
-    return propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
+        return _propose_moments(name, "date", numbers / DAY, missing)
+    return _propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
 
 
 def _listed(name: str, kind: Kind, values: Sequence[Value], missing: bool) -> Attribute:
@@ -222,5 +353,5 @@ def _listed(name: str, kind: Kind, values: Sequence[Value], missing: bool) -> At
     return Attribute(name, kind, values=tuple(values), missing=missing)
 
 
-def _constant(value: object) -> Unfit:
-    return Unfit(f"holds one value only, {value!r}, so there is nothing to ask; drop it")
+def _constant(value: object) -> _Unfit:
+    return _Unfit(f"holds one value only, {value!r}, so there is nothing to ask; drop it")

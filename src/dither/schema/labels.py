@@ -14,7 +14,7 @@ import pyarrow as pa
 from dither.schema.attribute import Attribute, Value
 
 
-def text_forms(value: object) -> tuple[str, ...]:
+def _text_forms(value: object) -> tuple[str, ...]:
     """The ways in which tables write a value as text, the most usual first."""
     if isinstance(value, str):
         return (value,)
@@ -35,7 +35,7 @@ class Matcher:
         for code, value in enumerate(attribute.values):
             if isinstance(value, str):
                 continue
-            for style, form in enumerate(text_forms(value)):
+            for style, form in enumerate(_text_forms(value)):
                 self._forms[form] = (-1, 0) if form in self._forms else (code, style)
 
     def code(self, value: object) -> int:
@@ -50,7 +50,7 @@ class Matcher:
             return self._exact[value], 0
         if isinstance(value, str):
             return self._forms.get(value, (-1, 0))
-        meant = {self._exact[form] for form in text_forms(value) if form in self._exact}
+        meant = {self._exact[form] for form in _text_forms(value) if form in self._exact}
         return (meant.pop(), 0) if len(meant) == 1 else (-1, 0)
 
 
@@ -131,7 +131,7 @@ def _plain(values: Sequence[Value], style: int) -> Sequence[Value]:
 
 def _texts(values: Sequence[Value], style: int) -> list[str]:
     """Each value in the asked style; where a style makes two values look alike, the plain one."""
-    forms = [text_forms(value) for value in values]
+    forms = [_text_forms(value) for value in values]
     styled = [form[min(style, len(form) - 1)] for form in forms]
     return styled if len(set(styled)) == len(styled) else [form[0] for form in forms]
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from dither.errors import SchemaError, TableError
 from dither.schema.attribute import Attribute
+from dither.schema.columns import from_multiples, multiples_in, step_of
 from dither.schema.rules import Determines, Impossible, Order, Rule, Sum, code_of_value
 from dither.schema.schema import Schema
-from dither.schema.within import from_multiples, multiples_in
 from dither.types import Codes, Flags, Floats, Integers
 
-MOST_CELLS = 1 << 24  # of the attributes of one rule together
+MAX_CELLS = 1 << 24  # of the attributes of one rule together
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def all_orders(rules: Sequence[Rule]) -> list[Order]:
 def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
     """The cells in which some record that keeps the rule can be; where an answer is missing the rule does not bind."""
     cells = schema.cells(rule.names)
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         raise SchemaError(
-            f"the rule about {', '.join(rule.names)} has {cells:,} cells, more than {MOST_CELLS:,}; use coarser bins",
+            f"the rule about {', '.join(rule.names)} has {cells:,} cells, more than {MAX_CELLS:,}; use coarser bins",
             where="rules",
         )
     attributes = [schema[name] for name in rule.names]
@@ -105,11 +105,6 @@ def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floa
     own = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
     opened = np.array([own[b] != code for code, (_, b) in enumerate(attribute.line.ends)])
     return np.append(low, gap), np.append(np.where(opened, np.nextafter(high, -np.inf), high), gap)
-
-
-def step_of(attribute: Attribute) -> float | None:
-    """The unit in which synthetic values of an attribute on a line come; None for real numbers."""
-    return 1.0 if attribute.kind in ("date", "datetime") else attribute.unit
 
 
 def broken(schema: Schema, codes: Codes) -> Flags:

@@ -89,8 +89,8 @@ class Sum:
 
 
 Rule = Determines | Impossible | Order | Sum
-MOST_RULES = 256
-MOST_NAMES = 6  # attributes that one rule may tie together
+MAX_RULES = 256
+MAX_NAMES = 6  # attributes that one rule may tie together
 
 
 def code_of_value(attribute: Attribute, value: object) -> int | None:
@@ -111,8 +111,8 @@ def code_of_value(attribute: Attribute, value: object) -> int | None:
 
 def rules_from_json(data: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
     """Read the rules of a schema of these attributes; an error says which rule is wrong, and how."""
-    if not isinstance(data, list) or len(data) > MOST_RULES:
-        raise SchemaError(f"rules must be a list of at most {MOST_RULES} objects", where="rules")
+    if not isinstance(data, list) or len(data) > MAX_RULES:
+        raise SchemaError(f"rules must be a list of at most {MAX_RULES} objects", where="rules")
     known = {attribute.name: attribute for attribute in attributes}
     return tuple(_rule(f"rule {i + 1}", entry, known) for i, entry in enumerate(data))
 
@@ -209,9 +209,9 @@ def _check_names(which: str, names: Sequence[object], known: Mapping[str, Attrib
             raise SchemaError(
                 f"{which} names {name!r}, which is no attribute", where="rules", value=name
             )
-    if not 2 <= len(set(names)) == len(names) <= MOST_NAMES:
+    if not 2 <= len(set(names)) == len(names) <= MAX_NAMES:
         raise SchemaError(
-            f"{which} must name two to {MOST_NAMES} different attributes", where="rules"
+            f"{which} must name two to {MAX_NAMES} different attributes", where="rules"
         )
 
 

@@ -6,22 +6,401 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
-from dither.schema.attribute import TEXTS, Attribute
-from dither.schema.read import attribute_from_json
+from dither.schema.attribute import (
+    MAX_VALUES,
+    TEXTS,
+    Attribute,
+    check_kind,
+    check_span,
+    check_unit,
+    too_many,
+)
+from dither.schema.calendar import (
+    CYCLES,
+    DAY,
+    LAST_DAY,
+    PERIODS,
+    Cycle,
+    Period,
+    day_number,
+    period_edges,
+    second_number,
+)
 from dither.schema.rules import Rule, check_rules, rules_from_json
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
 
+DEFAULT_BINS = 16
+Shape = Literal["even", "skewed", "heaped"]
+SHAPES: tuple[Shape, ...] = get_args(Shape)
+_KNOWN = (
+    "atoms",
+    "bins",
+    "by",
+    "clip",
+    "cycles",
+    "edges",
+    "groups",
+    "help",
+    "kind",
+    "labels",
+    "max",
+    "min",
+    "missing",
+    "name",
+    "question",
+    "shape",
+    "unit",
+    "values",
+)
+_USED = {  # by kind, beside name, kind and missing
+    "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
+    "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
+    "date": {"edges", "min", "max", "by", "cycles", "groups"},
+    "datetime": {"edges", "min", "max", "by", "cycles", "groups"},
+    "categorical": {"values", "groups"},
+    "ordinal": {"values", "groups"},
+    "boolean": set[str](),
+}
+
+
+def numeric(
+    name: str,
+    *,
+    low: float,
+    high: float,
+    bins: int = DEFAULT_BINS,
+    missing: bool = False,
+    shape: Shape = "even",
+    atoms: Sequence[float] = (),
+    unit: float | None = None,
+    kind: Literal["numeric", "duration"] = "numeric",
+    clip: bool = False,
+) -> Attribute:
+    """A numeric attribute (or a duration, in seconds) cut into bins between public bounds.
+
+    `even` bins have equal widths; whole-number bounds with no more integers between them than bins give one bin per integer,
+    since a narrower bin would hold no value at all. `skewed` bins grow by a constant factor away from the bound nearest to zero,
+    which has an atom if it is zero: for amounts with a long tail. `heaped` bins are even and every round number (a power of ten
+    times 1, 2 or 5 apart, about `bins` of them) is an atom: for answers that people round. The outermost edges are always the
+    bounds themselves. With `clip`, a number beyond a bound counts as that bound.
+    """
+    for bound in (low, high):
+        if not is_finite(bound):
+            raise SchemaError(
+                f"{kind} attribute {name!r}: min and max must be finite numbers",
+                where=name,
+                value=bound,
+            )
+    check_whole(f"bins of {kind} attribute {name!r}", bins, 1, error=SchemaError)
+    check_choice(f"attribute {name!r}: shape", shape, SHAPES, where=name, error=SchemaError)
+    if (
+        bins > MAX_VALUES
+    ):  # cheap to write and dear to build, so it is refused before anything is built
+        raise too_many(name, bins)
+    if low >= high:
+        raise SchemaError(
+            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
+        )
+    check_span(name, kind, float(low), float(high))
+    check_unit(name, unit, (float(low), float(high)))
+    exact = {float(atom) for atom in atoms}
+    edges: Sequence[float]
+    if shape == "skewed":
+        edges = _growing(float(low), float(high), bins, unit)
+        exact |= {0.0} if 0.0 in (low, high) else set()
+    else:
+        edges = _even(low, high, bins)
+        exact |= set(_round_numbers(float(low), float(high), bins)) if shape == "heaped" else set()
+    return Attribute(
+        name,
+        kind,
+        edges=tuple(float(e) for e in edges),
+        missing=missing,
+        atoms=tuple(sorted(exact)),
+        unit=None if unit is None else float(unit),
+        clip=clip,
+    )
+
+
+def _even(low: float, high: float, bins: int) -> list[float]:
+    if isinstance(low, int) and isinstance(high, int) and high - low + 1 <= bins:
+        return [float(low), *(low + 0.5 + i for i in range(high - low)), float(high)]
+    return [low + (high - low) * i / bins for i in range(bins)] + [float(high)]
+
+
+def _growing(low: float, high: float, bins: int, unit: float | None) -> list[float]:
+    """Edges in geometric steps over four powers of ten at most, in few digits, from the bound that is nearer to zero."""
+    span = high - low
+    least = min(
+        max(span * 1e-4, 2 * (unit or 0.0)), span
+    )  # two units: between zero, an atom, and the first edge lies one
+    inner = (
+        [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)]
+        if bins > 1
+        else []
+    )
+    if unit is not None:
+        inner = [float(f"{round(step / unit) * unit:.12g}") for step in inner]
+    steps = sorted({step for step in inner if 0 < step < span})
+    if abs(low) <= abs(high):
+        edges = [low, *(low + step for step in steps), high]
+    else:
+        edges = [low, *(high - step for step in reversed(steps)), high]
+    return sorted({edge for edge in edges if low <= edge <= high})
+
+
+def _few_digits(number: float) -> float:
+    return float(f"{number:.2g}")
+
+
+def _round_numbers(low: float, high: float, about: int) -> list[float]:
+    wanted = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(wanted))
+    step = min((power * m for m in (1, 2, 5, 10)), key=lambda s: abs(math.log(s / wanted)))
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def attribute_from_json(name: str, entry: Any) -> Attribute:
+    """Read one attribute as a schema file or a plain domain dictionary states it."""
+    if not isinstance(entry, dict):
+        raise SchemaError(
+            f"attribute {name!r} must be an object with a kind, not {entry!r}",
+            where=name,
+            value=entry,
+        )
+    unknown = sorted(set(entry) - set(_KNOWN))
+    if unknown:
+        raise SchemaError(
+            f"attribute {name!r}: unknown key {unknown[0]!r}; known are {', '.join(_KNOWN)}",
+            where=name,
+            value=unknown,
+        )
+    texts = {key: entry[key] for key in TEXTS if key in entry}
+    bare = _coded(name, {key: part for key, part in entry.items() if key not in TEXTS})
+    return _with_texts(bare, texts) if texts else bare
+
+
+def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
+    """The attribute with what people read; labels are a list in the answers' order, or an object {value: label} of some."""
+    labels = texts.get("labels", ())
+    if isinstance(labels, Mapping):
+        own = attribute.labels[: attribute.answers]
+        known = set(own)
+        stray = [value for value in labels if value not in known]
+        if attribute.on_line or stray:
+            found = (
+                "takes a list of labels, one for each answer"
+                if attribute.on_line
+                else f"has no value {stray[0]!r}"
+            )
+            raise SchemaError(
+                f"attribute {attribute.name!r} {found}; correct its labels", where=attribute.name
+            )
+        labels = [labels.get(value, value) for value in own]
+    return replace(
+        attribute,
+        question=texts.get("question", ""),
+        help=texts.get("help", ""),
+        captions=_list(attribute.name, "labels", labels),
+    )
+
+
+def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
+    missing = entry.get("missing", False)
+    if not isinstance(missing, bool):
+        raise SchemaError(
+            f"attribute {name!r}: missing must be true or false", where=name, value=missing
+        )
+    kind = check_kind(name, entry.get("kind"))
+    if kind == "boolean":
+        return Attribute(name, "boolean", values=(False, True), missing=missing)
+    if kind in ("date", "datetime"):
+        _check_used(name, kind, entry)
+        edges, cycles = _time_edges(name, kind, entry)
+        groups = _groups(name, (), entry.get("groups"))
+        return Attribute(name, kind, edges=edges, missing=missing, cycles=cycles, groups=groups)
+    if kind in ("numeric", "duration"):
+        return _numbers(name, "numeric" if kind == "numeric" else "duration", entry, missing)
+    values = _list(name, "values", entry.get("values"))
+    return Attribute(
+        name,
+        kind,
+        values=values,
+        missing=missing,
+        groups=_groups(name, values, entry.get("groups")),
+    )
+
+
+def _check_used(name: str, kind: str, entry: Mapping[str, object]) -> None:
+    stray = sorted(set(entry) - _USED[kind] - {"name", "kind", "missing"})
+    if stray:
+        raise SchemaError(
+            f"attribute {name!r}: a {kind} has no {stray[0]!r}", where=name, value=stray[0]
+        )
+
+
+def _numbers(
+    name: str, kind: Literal["numeric", "duration"], entry: Mapping[str, Any], missing: bool
+) -> Attribute:
+    atoms = _list(name, "atoms", entry.get("atoms", ()))
+    if not all(is_finite(atom) and not isinstance(atom, bool) for atom in atoms):
+        raise SchemaError(
+            f"attribute {name!r}: atoms must be finite numbers", where=name, value=atoms
+        )
+    unit, clip = entry.get("unit"), entry.get("clip", False)
+    if unit is not None and (isinstance(unit, bool) or not is_finite(unit)):
+        raise SchemaError(
+            f"attribute {name!r}: unit must be a number above 0", where=name, value=unit
+        )
+    if "edges" in entry:
+        edges = _list(name, "edges", entry["edges"])
+        exact = tuple(sorted(float(atom) for atom in atoms))
+        groups = _groups(name, (), entry.get("groups"))
+        return Attribute(
+            name,
+            kind,
+            edges=edges,
+            missing=missing,
+            atoms=exact,
+            unit=unit,
+            groups=groups,
+            clip=clip,
+        )
+    if "min" not in entry or "max" not in entry:
+        raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
+    return numeric(
+        name,
+        low=entry["min"],
+        high=entry["max"],
+        bins=entry.get("bins", DEFAULT_BINS),
+        missing=missing,
+        shape=entry.get("shape", "even"),
+        atoms=atoms,
+        unit=unit,
+        kind=kind,
+        clip=clip,
+    )
+
+
+def _time_edges(
+    name: str, kind: Literal["date", "datetime"], entry: Mapping[str, Any]
+) -> tuple[tuple[float, ...], tuple[Cycle, ...]]:
+    """The edges and cycles of a date or an instant, from `edges` and `cycles` or from `min`, `max` and `by`."""
+    if "edges" in entry:
+        if {"min", "max", "by"} & set(entry):
+            raise SchemaError(
+                f"attribute {name!r} takes edges, or min, max and by, not both", where=name
+            )
+        edges = tuple(
+            _moment(name, kind, "edges", edge) for edge in _list(name, "edges", entry["edges"])
+        )
+        return edges, _list(name, "cycles", entry.get("cycles", ()))
+    if "min" not in entry or "max" not in entry:
+        raise SchemaError(f"{kind} attribute {name!r} needs edges, or min and max", where=name)
+    if "cycles" in entry:
+        raise SchemaError(
+            f"attribute {name!r}: cycles go with edges; write them in 'by'", where=name
+        )
+    by = entry.get("by", "month")
+    parts = [by] if isinstance(by, str) else list(_list(name, "by", by))
+    if not parts:
+        raise SchemaError(
+            f"attribute {name!r}: by names at least one of {', '.join((*PERIODS, *CYCLES))}",
+            where=name,
+        )
+    for part in parts:
+        check_choice(
+            f"attribute {name!r}: by", part, (*PERIODS, *CYCLES), where=name, error=SchemaError
+        )
+    periods: list[Period] = [part for part in PERIODS if part in parts]
+    if len(periods) > 1 or len(set(parts)) < len(parts):
+        raise SchemaError(
+            f"attribute {name!r}: by names one of {', '.join(PERIODS)} at most, and nothing twice",
+            where=name,
+        )
+    scale = 1.0 if kind == "date" else float(DAY)
+    first, last = (_moment(name, kind, key, entry[key]) // scale for key in ("min", "max"))
+    if first > last:
+        raise SchemaError(f"{kind} attribute {name!r}: min must not be after max", where=name)
+    if (last - first) / {"year": 365, "quarter": 90, "month": 28, "week": 7}.get(
+        parts[0], 1
+    ) > 2 * MAX_VALUES:
+        raise too_many(name, int(last - first))
+    cycles: tuple[Cycle, ...] = tuple(part for part in CYCLES if part in parts)
+    return tuple(
+        day * scale for day in period_edges(first, last, periods[0] if periods else None)
+    ), cycles
+
+
+def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object) -> float:
+    number = None
+    if isinstance(text, str):
+        number = day_number(text) if kind == "date" else second_number(text)
+    example = "2024-02-29" if kind == "date" else "2024-02-29T12:00:00"
+    if number is None or not number.is_integer():
+        raise SchemaError(
+            f"attribute {name!r}: {key} holds {text!r}, which is no {kind} such as {example}",
+            where=name,
+        )
+    if number > (LAST_DAY if kind == "date" else LAST_DAY * DAY):
+        raise SchemaError(
+            f"attribute {name!r}: {text} lies beyond the year 9998", where=name, value=text
+        )
+    return number
+
+
+def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
+    """One group per value, from a list in the values' order or from an object {group: [values]}."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        return _list(name, "groups", given)
+    of: dict[Any, str] = {}
+    for group, members in given.items():
+        for value in _list(name, f"group {group!r}", members):
+            if not isinstance(value, (str, int, float)):
+                raise SchemaError(
+                    f"attribute {name!r}: {value!r} in group {group!r} is no value", where=name
+                )
+            if value in of:
+                raise SchemaError(
+                    f"attribute {name!r}: the value {value!r} is in two groups",
+                    where=name,
+                    value=value,
+                )
+            of[value] = group
+    known = set(values)
+    stray = [value for value in of if value not in known] or [
+        value for value in values if value not in of
+    ]
+    if stray:
+        raise SchemaError(
+            f"attribute {name!r}: groups must hold every value once; {stray[0]!r} is not in both",
+            where=name,
+            value=stray,
+        )
+    return tuple(of[value] for value in values)
+
+
+def _list(name: str, key: str, given: object) -> tuple[Any, ...]:
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise SchemaError(f"attribute {name!r}: {key} must be a list", where=name, value=given)
+    return tuple(given)
+
+
 FORMAT = "dither-schema-1"
-MOST_ATTRIBUTES = 1 << 12
-MOST_CODES = 1 << 20  # of all attributes together
+MAX_ATTRIBUTES = 1 << 12
+MAX_CODES = 1 << 20  # of all attributes together
 
 
 @dataclass(frozen=True)
@@ -190,13 +569,13 @@ def load_schema(path: str | Path) -> Schema:
 
 
 def _check_size(attributes: int, codes: int) -> None:
-    if attributes > MOST_ATTRIBUTES:
+    if attributes > MAX_ATTRIBUTES:
         raise SchemaError(
-            f"a schema of {attributes:,} attributes is too wide; at most {MOST_ATTRIBUTES:,} are asked"
+            f"a schema of {attributes:,} attributes is too wide; at most {MAX_ATTRIBUTES:,} are asked"
         )
-    if codes > MOST_CODES:
+    if codes > MAX_CODES:
         raise SchemaError(
-            f"the schema's values and bins exceed {MOST_CODES:,} in total; use coarser ones"
+            f"the schema's values and bins exceed {MAX_CODES:,} in total; use coarser ones"
         )
 
 

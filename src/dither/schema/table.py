@@ -13,8 +13,7 @@ import pyarrow as pa
 from dither.checks import check_choice
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
-from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
-from dither.schema.line_columns import (
+from dither.schema.columns import (
     column_step,
     crumbs,
     distinct_values,
@@ -25,6 +24,7 @@ from dither.schema.line_columns import (
     line_numbers,
     shown_rows,
 )
+from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.native import (
     Column,
     Layout,
@@ -43,7 +43,7 @@ Unknown = Literal["error", "other"]
 
 
 @dataclass(frozen=True)
-class EncodedTable:
+class _EncodedTable:
     """A table's codes, one column per attribute in the schema's order, and how to turn codes into such a table again.
 
     `clipped` counts, for each attribute where it happened, the rows whose value was put under "other".
@@ -56,7 +56,7 @@ class EncodedTable:
 
 def encode(
     table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True
-) -> EncodedTable:
+) -> _EncodedTable:
     """The codes of a pandas, polars or PyArrow table.
 
     Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
@@ -64,7 +64,7 @@ def encode(
     schema is an error, unless `keep_rules` is false.
     """
     check_choice("unknown", unknown, get_args(Unknown))
-    layout, arrays = read_columns(without_dropped(table, schema))
+    layout, arrays = read_columns(_without_dropped(table, schema))
     _check_columns(layout.names, schema)
     codes = np.empty((len(arrays[0]), len(schema)), dtype=np.int32, order="F")
     columns, clipped = [], {}
@@ -80,10 +80,10 @@ def encode(
         columns.append(column)
     if schema.rules and keep_rules:
         check_rows(schema, codes)
-    return EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
+    return _EncodedTable(codes, replace(layout, columns=tuple(columns)), clipped)
 
 
-def without_dropped(table: NativeTable, schema: Schema) -> NativeTable:
+def _without_dropped(table: NativeTable, schema: Schema) -> NativeTable:
     """The table without the columns that the schema marks as dropped."""
     dropped = {name for name, _ in schema.dropped}
     names = column_names(table)

@@ -150,7 +150,7 @@ def add_table(tally: RoundTally, table: pa.Table) -> None:
         tally.add(int(question), PackedReports(packed(mine, width)))
 
 
-def each_once(table: pa.Table) -> pa.Table:
+def _each_once(table: pa.Table) -> pa.Table:
     """The reports in the order of their ids, of each id the least by question and bytes."""
     ordered = table.sort_by([(name, "ascending") for name in COLUMNS.names])
     if ordered.num_rows < 2:
@@ -163,7 +163,7 @@ def each_once(table: pa.Table) -> pa.Table:
 def count_table(plan: Plan, table: pa.Table) -> Counted:
     """The tally of reports of which no other table has the ids."""
     good = table.filter(pa.array(possible(plan, table)))
-    once = each_once(good)
+    once = _each_once(good)
     tally = zero(plan)
     add_table(tally, once)
     rows = zip(*(once.column(name).to_pylist() for name in COLUMNS.names), strict=True)

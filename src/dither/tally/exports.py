@@ -35,7 +35,7 @@ from dither.tally.counting import COLUMNS, digest_hex, digest_of
 from dither.types import AnyArray
 
 BUFFER = 1_000_000  # reports gathered before files are written
-MOST_FOLDERS = 128
+MAX_FOLDERS = 128
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-[0-9]+-[0-9a-f]{8}\.parquet")
 
 
@@ -88,7 +88,7 @@ class _Held:
 
 
 @dataclass
-class RoundExport:
+class _RoundExport:
     """What is written of one round, and what is there already."""
 
     filesystem: Any
@@ -157,7 +157,7 @@ class RoundExport:
         return np.concatenate([np.zeros(0, "S32"), *(ids for _, ids in self._reached)])
 
 
-def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
+def begin_export(address: str, campaign: str, plan: Plan) -> _RoundExport:
     """Look at what is there of a round, and write its plan."""
     filesystem, base = place_of(address)
     folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
@@ -167,7 +167,7 @@ def begin_export(address: str, campaign: str, plan: Plan) -> RoundExport:
         with filesystem.open_output_stream(beside) as out:
             out.write(text.encode())
         filesystem.move(beside, f"{folder}/plan.json")
-    export = RoundExport(
+    export = _RoundExport(
         filesystem,
         folder,
         plan,
@@ -190,7 +190,7 @@ def _hidden(name: str) -> str:
 
 
 def _folder_of(plan: Plan, question: int) -> str:
-    width = -(-len(plan.questions) // MOST_FOLDERS)
+    width = -(-len(plan.questions) // MAX_FOLDERS)
     if plan.split or width == 1:
         return f"question={'all' if question == -1 else question}"
     first = question // width * width
@@ -201,7 +201,7 @@ def _folder_of(plan: Plan, question: int) -> str:
 
 
 @dataclass(frozen=True)
-class ExportedFile:
+class _ExportedFile:
     """A Parquet file of reports."""
 
     filesystem: Any
@@ -209,7 +209,7 @@ class ExportedFile:
     rows: int
 
 
-def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
+def find_reports(paths: Sequence[str], plan: Plan) -> list[_ExportedFile]:
     """The files of reports at these paths, each once; they must be of this plan and of one campaign.
 
     Args:
@@ -219,7 +219,7 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
     Raises:
         InputError: If a path yields no file or no report, or a file is not of this plan.
     """
-    files: dict[tuple[str, str], ExportedFile] = {}
+    files: dict[tuple[str, str], _ExportedFile] = {}
     campaigns: dict[str, str] = {}
     wanted = _sha256(plan.to_json())
     for given in paths:
@@ -236,7 +236,7 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[ExportedFile]:
         for name in here:
             rows, campaign = _check_file(filesystem, name, wanted)
             real = os.path.realpath(name) if isinstance(filesystem, pafs.LocalFileSystem) else name
-            files[filesystem.type_name, real] = ExportedFile(filesystem, name, rows)
+            files[filesystem.type_name, real] = _ExportedFile(filesystem, name, rows)
             found += rows
             if campaign is not None:
                 campaigns.setdefault(campaign, name)
@@ -368,7 +368,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
     )
 
 
-def read_reports(files: Iterable[ExportedFile]) -> Iterator[pa.Table]:
+def read_reports(files: Iterable[_ExportedFile]) -> Iterator[pa.Table]:
     """The reports in these files, some at a time."""
     for each in files:
         try:

@@ -41,7 +41,7 @@ from dither.types import Bytes, Codes, Counts, Floats, Integers
 
 _BLOCK_WORDS = 1 << 17  # one megabyte of bits at a time: random words stay in the cache
 _BLOCK = 1 << 16  # people whose sets are drawn at a time
-_MOST_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
+_MAX_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
 _BITS_OF_BYTES = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int64)
 
 
@@ -88,7 +88,7 @@ def _byte_histogram(rows: Any, histogram: Any) -> None:
             histogram[j, rows[i, j]] += 1
 
 
-def bernoulli_rows(
+def _bernoulli_rows(
     n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream
 ) -> Bytes:
     """n rows of `bits` independent bits, each set with probability threshold/2^threshold_bits, packed little-endian."""
@@ -126,7 +126,7 @@ def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: Packed
 def _unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedReports:
     """Every bit at q, then each person's own bit anew at p."""
     truth = check_cell_numbers(values, mechanism.cells)
-    rows = bernoulli_rows(
+    rows = _bernoulli_rows(
         len(truth), mechanism.cells, mechanism.other_set, mechanism.threshold_bits, stream
     )
     draws = uniform_draws(stream, len(truth), mechanism.threshold_bits)
@@ -158,7 +158,7 @@ def _bloom(mechanism: BloomRappor, values: Codes, stream: RandomStream) -> Packe
     """Each person's filter with every bit flipped with probability f/2."""
     truth = check_cell_numbers(values, mechanism.cells)
     filters = np.packbits(filter_matrix(mechanism), axis=1, bitorder="little")
-    flips = bernoulli_rows(
+    flips = _bernoulli_rows(
         len(truth), mechanism.bits, mechanism.flipped, mechanism.threshold_bits, stream
     )
     return PackedReports(filters[truth] ^ flips)
@@ -278,7 +278,7 @@ def _simulate_subsets(
     cells are not independent, so there is no binomial per cell.
     """
     sets = math.comb(mechanism.cells, mechanism.size)
-    if mechanism.cells * sets > min(_MOST_DRAWS, int(true_counts.sum())):
+    if mechanism.cells * sets > min(_MAX_DRAWS, int(true_counts.sum())):
         return simulate_people(mechanism, true_counts, rng, _BLOCK)
     membership = _membership(mechanism.cells, mechanism.size)
     reported = np.zeros(len(membership), np.int64)

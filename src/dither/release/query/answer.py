@@ -7,14 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from dither.display.bars import Bar, bar_chart
-from dither.display.show import Picture, as_pandas, as_polars, html_list, html_table, stand_alone
-from dither.display.svg import share, short_number
+from dither.display import (
+    Bar,
+    Picture,
+    as_pandas,
+    as_polars,
+    bar_chart,
+    html_list,
+    html_table,
+    share,
+    short_number,
+    stand_alone,
+)
 from dither.errors import ParameterError
 from dither.notice import Notice
+from dither.release.intervals import Basis
 from dither.release.query.quantities import Difference, Quantity, Ratio
 from dither.types import JsonObject, NativeTable
-from dither.uncertainty.linear import Basis
 
 if TYPE_CHECKING:
     import pyarrow as pa

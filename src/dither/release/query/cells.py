@@ -14,15 +14,22 @@ from functools import reduce
 import numpy as np
 
 from dither.errors import ParameterError
-from dither.release.query.conditions import Condition
-from dither.release.query.expression import All, Constant, Node, Not, Reader, conditions
-from dither.release.query.scale import Scale
+from dither.release.query.expression import (
+    All,
+    Condition,
+    Constant,
+    Node,
+    Not,
+    Reader,
+    Scale,
+    conditions,
+)
 from dither.schema import Attribute
 from dither.types import Flags, Floats, Indices
 
-MOST_CELLS = 1_000_000  # of grouped values
-MOST_ROWS = 2_000  # of a table
-MOST_WEIGHTS = 20_000_000  # rows times cells: 160 MB
+MAX_CELLS = 1_000_000  # of grouped values
+MAX_ROWS = 2_000  # of a table
+MAX_WEIGHTS = 20_000_000  # rows times cells: 160 MB
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
     if not found:  # everybody: a sum over any attribute
         found[reader.schema.names[0]] = []
     sides = tuple(
-        build_side(
+        _build_side(
             reader.schema[name],
             list(dict.fromkeys(told)),
             reader.scales.get(name),
@@ -126,16 +133,16 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
         for name, told in found.items()
     )
     cells = max(math.prod(side.shares.shape[axis] for side in sides) for axis in (0, 1))
-    if cells > MOST_CELLS:
+    if cells > MAX_CELLS:
         raise ParameterError(
-            f"the question tells {cells:,} combinations of {', '.join(found)} apart, more than {MOST_CELLS:,}; "
+            f"the question tells {cells:,} combinations of {', '.join(found)} apart, more than {MAX_CELLS:,}; "
             "ask about fewer attributes or values at a time",
             where="where",
         )
     return Grid(sides)
 
 
-def build_side(
+def _build_side(
     attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool
 ) -> Side:
     """One attribute's groups and classes under these conditions."""

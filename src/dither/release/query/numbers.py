@@ -14,9 +14,8 @@ import numpy as np
 
 from dither.checks import check_between, check_finite
 from dither.errors import ParameterError
-from dither.notice import Notice
-from dither.protocols.histogram.estimates import CellEstimates
-from dither.protocols.histogram.late import (
+from dither.methods.histogram.estimates import CellEstimates
+from dither.methods.histogram.late import (
     Functional,
     Stretch,
     ask,
@@ -28,8 +27,9 @@ from dither.protocols.histogram.late import (
     quantiles,
     squared_distance,
 )
+from dither.notice import Notice
+from dither.release.intervals import Basis
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
-from dither.uncertainty.linear import Basis
 
 COARSE = Notice(
     "coarse-cells",

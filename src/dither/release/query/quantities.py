@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dither.release.intervals import LinearAnswer
 from dither.release.query.expression import EVERYONE, Node, both
 from dither.types import Floats
-from dither.uncertainty.linear import LinearAnswer
 
 
 @dataclass(frozen=True)

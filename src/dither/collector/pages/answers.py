@@ -1,0 +1,99 @@
+"""Pages as answers: rendered with every value escaped, and sent with headers that let a browser load from this origin only.
+
+Guarantee: no page runs a script or style that stands inside it, is shown in a frame, tells where its reader came from or loads
+anything from elsewhere (Content Security Policy, https://www.w3.org/TR/CSP3/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+import dither
+from dither.collector.access import on_loopback
+from dither.collector.pages.assets import asset
+from dither.release.pages import render_page
+
+TEMPLATES = Path(__file__).with_name("templates")
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+SECURITY = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+_DEFAULTS: dict[str, Any] = {"bar": (), "session": None, "said": ""}
+
+
+def page(
+    template: str,
+    *,
+    title: str,
+    heading: str | None = None,
+    status: int = 200,
+    scripts: tuple[str, ...] = (),
+    headers: Mapping[str, str] | None = None,
+    **values: Any,
+) -> HTMLResponse:
+    """A whole page; `scripts` names modules to load beside the one that every page has."""
+    body = render_page(
+        template,
+        title=title,
+        heading=heading,
+        version=dither.__version__,
+        folder=TEMPLATES,
+        sheet=asset("dither.css").address,
+        icon=asset("icon.svg").address,
+        modules=[asset(name).address for name in ("pages.js", *scripts)],
+        **_DEFAULTS | values,
+    )
+    return HTMLResponse(body, status, {**SECURITY, **(headers or {})})
+
+
+def shown_origin(public_url: str | None) -> Markup:
+    """The collector's configured address for a page; without one the browser fills in its own.
+
+    A request's Host header is never repeated: a cache in front of the collector would show one
+    visitor's header to the next.
+    """
+    return (
+        Markup('<span data-origin="">https://ADDRESS</span>')
+        if public_url is None
+        else Markup.escape(public_url)
+    )
+
+
+def origin_for_operators(request: Request, public_url: str | None) -> str:
+    """The configured address or, on pages that need a session, the one by which the operator reached them."""
+    if public_url is not None:
+        return public_url
+    host = request.headers.get("host", request.url.netloc)
+    return f"{'http' if on_loopback(request) else 'https'}://{host}"
+
+
+def missing() -> HTMLResponse:
+    """For an address that there is not, and for one that this reader may not see: the same page."""
+    return page("missing.html", title="There is nothing here", status=404)
+
+
+def failed(status: int = 500) -> HTMLResponse:
+    """For a defect or a store that is away: what strangers may know of it, which is nothing."""
+    return page("failed.html", title="This did not work", status=status)

@@ -1,0 +1,84 @@
+"""What pages load from their own origin: style sheet, scripts and the encoder, under addresses that hold the hash of them all.
+
+Guarantee: an address with a hash always gives the same bytes, so a browser may keep them for ever; another hash gives nothing. One
+hash for all, so that modules find each other beside them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import dither.release.pages
+
+_STATIC = Path(__file__).with_name("static")
+_SHARED = Path(dither.release.pages.__file__).with_name("templates") / "style.css"
+_TYPES = {
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".ts": "text/plain",
+    ".svg": "image/svg+xml",
+}
+_IN_ADDRESS = 16  # characters of the hash
+
+
+@dataclass(frozen=True)
+class _Asset:
+    """A file as it is served."""
+
+    name: str
+    data: bytes
+
+    @property
+    def sha256(self) -> str:
+        """The whole hash, as `sha256sum` prints it."""
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def address(self) -> str:
+        """Where pages load it from."""
+        return f"/static/{_digest()}/{self.name}"
+
+    @property
+    def media_type(self) -> str:
+        """Of the file's ending."""
+        return f"{_TYPES[Path(self.name).suffix]}; charset=utf-8"
+
+
+@cache
+def assets() -> dict[str, _Asset]:
+    """All of them by name."""
+    sheet = _SHARED.read_bytes() + (_STATIC / "pages.css").read_bytes()
+    own = {
+        path.name: path.read_bytes()
+        for path in sorted(_STATIC.iterdir())
+        if path.suffix in (".js", ".svg")
+    }
+    found = {"dither.css": sheet, **own, **_encoder()}
+    return {name: _Asset(name, data) for name, data in found.items()}
+
+
+@cache
+def _digest() -> str:
+    """Of the names and hashes of all files."""
+    whole = "".join(f"{found.sha256}  {name}\n" for name, found in sorted(assets().items()))
+    return hashlib.sha256(whole.encode()).hexdigest()[:_IN_ADDRESS]
+
+
+def asset(name: str) -> _Asset:
+    """One of them."""
+    return assets()[name]
+
+
+def _encoder() -> dict[str, bytes]:
+    """The browser client and its types: inside the package once it is installed, in `js/` of the repository before."""
+    for folder in (_STATIC / "encoder", Path(__file__).parents[4] / "js"):
+        if (folder / "dither.js").is_file():
+            return {
+                path.name: path.read_bytes()
+                for path in sorted(folder.glob("dither.*"))
+                if path.suffix in _TYPES
+            }
+    raise FileNotFoundError("dither.js is not part of this installation; install dither again")

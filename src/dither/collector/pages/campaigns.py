@@ -1,0 +1,337 @@
+"""Operators' pages about campaigns: the list, one of them as it goes, and every step of its life. _Danger asks twice."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import segno
+from fastapi import APIRouter, Depends, Request
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from dither.collector.audit import acting
+from dither.collector.campaigns import Live
+from dither.collector.live import Progress as Counted
+from dither.collector.pages.answers import SECURITY, origin_for_operators
+from dither.collector.pages.console import Console, Form, go
+from dither.collector.pages.progress import Rates, progress_of, title_of
+from dither.collector.pages.wording import answers as spoken_answers
+from dither.collector.pages.wording import question_of
+from dither.collector.problems import Problem
+from dither.collector.sessions import Session
+from dither.errors import DitherError
+from dither.notice import weak_protection
+
+
+@dataclass(frozen=True)
+class _Danger:
+    """A step that asks twice."""
+
+    title: str
+    lost: tuple[str, ...]
+    button: str
+
+
+DANGERS = {
+    "close-round": _Danger(
+        "Close the round?",
+        (
+            "Nobody can answer this round any more, and it cannot be opened again.",
+            "Answers on their way that have not been acknowledged are not counted.",
+            "Its tally goes to the method, which may open the next round at once.",
+        ),
+        "Close it",
+    ),
+    "finalise": _Danger(
+        "Make the release?",
+        (
+            "The model is fitted to the tallies and a release is made. It is kept as it is: it cannot be made a second time.",
+            "The campaign ends. Nobody sees the release before you publish it.",
+        ),
+        "Make the release",
+    ),
+    "publish": _Danger(
+        "Publish the release?",
+        (
+            "Anybody with the address can read and download it, ask it questions, and keep a copy.",
+            "You can hide it later. Copies that others have made stay with them.",
+        ),
+        "Publish it",
+    ),
+    "unpublish": _Danger(
+        "Hide the release?",
+        (
+            "Its address answers as if there had never been a release. Links to it break.",
+            "Copies that others have made stay with them.",
+        ),
+        "Hide it",
+    ),
+}
+
+SAID = {
+    "open": "The campaign is open and takes answers.",
+    "reopen": "The closing is taken back; the round takes answers again.",
+    "close-round": "The round is closed.",
+    "finalising": "The release is being made.",
+    "publishing": "The release is being published.",
+    "unpublish": "The release is hidden.",
+    "created": "The campaign is made.",
+}
+
+
+log = logging.getLogger("dither.collector.pages")
+LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
+
+
+@dataclass
+class Fit:
+    """A release that is being made or published, or that could not be."""
+
+    step: str
+    begun: float
+    fault: str = ""
+    done: bool = False
+
+    @property
+    def seconds(self) -> int:
+        """Since it began."""
+        return int(time.monotonic() - self.begun)
+
+
+class Fits:
+    """What is being made in this process: fitting a model takes longer than a browser waits."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._under_way: dict[str, Fit] = {}
+
+    def begin(self, campaign: str, step: str, work: Callable[[], object]) -> None:
+        """Start it in a thread of its own, unless it is under way."""
+        with self._guard:
+            known = self._under_way.get(campaign)
+            if known is not None and not known.done:
+                return
+            fit = self._under_way[campaign] = Fit(step, time.monotonic())
+
+        def run() -> None:
+            try:
+                work()
+            except DitherError as error:
+                fit.fault = str(error)
+            except Exception:  # nobody waits for this thread: the log is the only place to say it
+                fit.fault = "it failed; the collector's log says why"
+                log.exception("the step %s of campaign %s failed", step, campaign)
+            finally:
+                fit.done = True
+
+        threading.Thread(target=run, name="dither-fit", daemon=True).start()
+
+    def find(self, campaign: str) -> Fit | None:
+        """The one under way, or the last one if it failed."""
+        with self._guard:
+            known = self._under_way.get(campaign)
+            return known if known is not None and (not known.done or known.fault) else None
+
+
+class _CampaignPages:
+    """What the routes below show."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.collector = console.collector
+        self.rates, self.fits = Rates(), Fits()
+
+    async def listed(self) -> dict[str, Any]:
+        """All campaigns, those that take reports first, and which of them are published."""
+        if self.collector.store.shared:
+            await self.collector.look_again()
+        counted = [
+            await self.collector.live.now(campaign) for campaign in self.collector.campaigns.ids()
+        ]
+        return await run_in_threadpool(self._listed, counted)
+
+    def _listed(self, counted: list[Counted]) -> dict[str, Any]:
+        find = self.collector.campaigns.get
+        shown = [progress_of(find(each.campaign), each, self.rates) for each in counted]
+        order = ["open", "closing", "draft", "collected", "finalised"]
+        shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
+        return {"campaigns": shown, "published": set(self.collector.publications.public())}
+
+    async def one(self, campaign: str) -> dict[str, Any]:
+        """One of them as it stands now."""
+        await self.collector.find(campaign)
+        counted = await self.collector.live.now(campaign)
+        return await run_in_threadpool(self._one, counted)
+
+    def _one(self, counted: Counted) -> dict[str, Any]:
+        campaign = counted.campaign
+        live = self.collector.campaigns.current(campaign)
+        return {
+            "live": live,
+            "progress": progress_of(live, counted, self.rates),
+            "published": self.collector.publications.is_public(campaign),
+            "fit": self.fits.find(campaign),
+        }
+
+    async def show(
+        self, request: Request, session: Session, campaign: str, fault: str = ""
+    ) -> Response:
+        """The page of a campaign."""
+        found = await self.one(campaign)
+        live: Live = found["live"]
+        link = _participant_link(request, self.collector.public_url, campaign)
+        response = self.console.page(
+            "campaign.html",
+            session,
+            "",
+            title=title_of(live),
+            **found,
+            spec=live.spec,
+            weak=weak_protection(live.spec.epsilon),
+            link=link,
+            code=_qr_code(link),
+            questions=[
+                (question_of(a), a.help, spoken_answers(a)[:12], a.cardinality)
+                for a in live.spec.schema
+            ],
+            fault=fault,
+            said=SAID.get(request.query_params.get("said", ""), ""),
+        )
+        response.status_code = 409 if fault else 200
+        return response
+
+    async def act(self, request: Request, form: Form, campaign: str, action: str) -> Response:
+        """One step of a campaign's life, asked for twice where something is lost."""
+        work = self._work(form, campaign, action)
+        if action in LONG:
+            self.fits.begin(campaign, action, work)
+            return go(f"/console/c/{campaign}?said={LONG[action]}")
+        try:
+            await run_in_threadpool(work)
+        except Problem:
+            raise
+        except DitherError as error:
+            return await self.show(request, form.session, campaign, str(error))
+        return go(f"/console/c/{campaign}?said={action}")
+
+    def _work(self, form: Form, campaign: str, action: str) -> Callable[[], object]:
+        campaigns, who = self.collector.campaigns, form.session.principal.name
+        number = _whole(form.text("round"), 0)
+        rows = _whole(form.text("rows"), None)
+        steps: dict[str, tuple[str, Callable[[], object]]] = {
+            "open": ("open", lambda: campaigns.open(campaign)),
+            "reopen": ("open", lambda: campaigns.open(campaign)),
+            "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
+            "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
+            "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
+            "unpublish": (
+                "unpublish-release",
+                lambda: self.collector.publications.unpublish(campaign),
+            ),
+        }
+        if action not in steps:
+            raise Problem("not-found", "there is no such step")
+        noted, step = steps[action]
+
+        def work() -> object:
+            with acting(who, noted):
+                return step()
+
+        return work
+
+
+def campaign_routes(console: Console) -> APIRouter:
+    """The list, a campaign's page and what can be done there."""
+    routes = APIRouter(include_in_schema=False)
+    pages = _CampaignPages(console)
+    signed_in, sent = Depends(console.session), Depends(console.form)
+
+    @routes.get("/console")
+    async def listed(session: Session = signed_in) -> Response:
+        shown = await pages.listed()
+        return console.page("campaigns.html", session, "/console", title="Campaigns", **shown)
+
+    @routes.get("/console/live")
+    async def listed_live(session: Session = signed_in) -> Response:
+        shown = await pages.listed()
+        return console.page("campaigns_live.html", session, "", title="Campaigns", **shown)
+
+    @routes.get("/console/c/{campaign}")
+    async def campaign_page(
+        request: Request, campaign: str, session: Session = signed_in
+    ) -> Response:
+        return await pages.show(request, session, campaign)
+
+    @routes.get("/console/c/{campaign}/live")
+    async def campaign_live(campaign: str, session: Session = signed_in) -> Response:
+        found = await pages.one(campaign)
+        return console.page("campaign_live.html", session, "", title="Progress", **found)
+
+    @routes.get("/console/c/{campaign}/ask/{action}")
+    async def ask(campaign: str, action: str, session: Session = signed_in) -> Response:
+        danger = DANGERS.get(action)
+        if danger is None or not session.principal.may_change:
+            raise Problem("not-found", "there is no such step")
+        found = await pages.one(campaign)
+        return console.page(
+            "confirm.html", session, "", title=danger.title, danger=danger, action=action, **found
+        )
+
+    @routes.post("/console/c/{campaign}/do/{action}")
+    async def act(request: Request, campaign: str, action: str, form: Form = sent) -> Response:
+        if action in DANGERS and form.text("sure") != "yes":
+            return go(f"/console/c/{campaign}/ask/{action}")
+        return await pages.act(request, form, campaign, action)
+
+    @routes.post("/console/c/{campaign}/tokens")
+    async def tokens(request: Request, campaign: str, form: Form = sent) -> Response:
+        count = _whole(form.text("count"), 0) or 0
+        try:
+            issue = console.collector.campaigns.issue_tokens
+            issued = await console.change(form, "issue-tokens", lambda: issue(campaign, count))
+        except DitherError as error:
+            return await pages.show(request, form.session, campaign, str(error))
+        link = _participant_link(request, console.collector.public_url, campaign)
+        lines = "".join(
+            f"{link}#{token}\r\n" if form.text("as") == "links" else f"{token}\r\n"
+            for token in issued
+        )
+        name = f"tickets-{campaign[:8]}.txt"
+        headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
+        return Response(lines, media_type="text/plain; charset=ascii", headers=headers)
+
+    @routes.get("/console/c/{campaign}/release.zip")
+    async def release(campaign: str, session: Session = signed_in) -> Response:
+        data = await run_in_threadpool(console.collector.campaigns.release, campaign)
+        name = f"release-{campaign[:8]}.zip"
+        headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
+        return Response(data, media_type="application/zip", headers=headers)
+
+    return routes
+
+
+def _participant_link(request: Request, public_url: str | None, campaign: str) -> str:
+    """The address for participants."""
+    return f"{origin_for_operators(request, public_url)}/c/{campaign}"
+
+
+def _qr_code(link: str) -> Markup:
+    """The link as a picture that phones read."""
+    drawn = segno.make(link, error="m").svg_inline(
+        scale=4, border=3, dark="#000", light="#fff", omitsize=True
+    )
+    return Markup(
+        drawn.replace(
+            "<svg ", '<svg role="img" aria-label="QR code of the link for participants" ', 1
+        )
+    )
+
+
+def _whole(text: str, default: int | None) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 12 else default

@@ -1,0 +1,239 @@
+"""A schema as a form: one card for each attribute, written back and forth without losing anything.
+
+What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. What is typed is checked
+by the schema's own reader; an error names the attribute.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from dither.errors import SchemaError
+from dither.schema import Attribute, Schema, schema_from_json
+from dither.schema.calendar import PERIODS
+from dither.types import JsonObject
+
+MAX_CARDS = 200
+KINDS = {
+    "categorical": "One of several answers",
+    "ordinal": "One of several answers in order",
+    "boolean": "Yes or no",
+    "numeric": "A number",
+    "date": "A date",
+    "json": "Written as JSON",
+}
+PERIOD_NAMES = tuple(PERIODS)
+_BETWEEN = " | "  # between a value and what people read instead of it
+
+
+@dataclass(frozen=True)
+class _AttributeCard:
+    """The fields of one attribute, as text."""
+
+    kind: str = "categorical"
+    name: str = ""
+    question: str = ""
+    help: str = ""
+    values: str = ""
+    low: str = ""
+    high: str = ""
+    bins: str = ""
+    edges: str = ""
+    since: str = ""
+    until: str = ""
+    by: str = "year"
+    json: str = ""
+    whole: bool = False
+    missing: bool = False
+
+    def entry(self) -> tuple[str, JsonObject]:
+        """Name and description, as a schema file has them."""
+        if self.kind == "json":
+            return _from_text(self.json)
+        made: JsonObject = {"kind": self.kind}
+        if self.kind in ("categorical", "ordinal"):
+            made |= self._listed()
+        elif self.kind == "numeric":
+            made |= self._numbers()
+        elif self.kind == "date":
+            made |= {"min": self.since, "max": self.until, "by": self.by}
+        made |= {
+            key: text for key, text in (("question", self.question), ("help", self.help)) if text
+        }
+        if self.missing:
+            made["missing"] = True
+        return self.name, made
+
+    def _listed(self) -> JsonObject:
+        pairs = [line.partition(_BETWEEN) for line in self.values.splitlines() if line.strip()]
+        values = [value.strip() for value, _, _ in pairs]
+        said = [words.strip() for _, _, words in pairs]
+        return {"values": values, **({"labels": said} if any(said) else {})}
+
+    def _numbers(self) -> JsonObject:
+        unit: JsonObject = {"unit": 1} if self.whole else {}
+        if self.edges:
+            return {
+                "edges": [self._number(part) for part in self.edges.replace(";", ",").split(",")],
+                **unit,
+            }
+        bins = {"bins": self._whole(self.bins)} if self.bins else {}
+        return {"min": self._number(self.low), "max": self._number(self.high), **bins, **unit}
+
+    def _whole(self, text: str) -> int:
+        number = self._number(text)
+        if not isinstance(number, int):
+            raise SchemaError(
+                f"attribute {self.name!r}: {text.strip()!r} is no number of bins",
+                where=self.name,
+                value=text,
+            )
+        return number
+
+    def _number(self, text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            what = (
+                f"{text.strip()!r} is no number"
+                if text.strip()
+                else "give the least and the greatest number"
+            )
+            raise SchemaError(
+                f"attribute {self.name!r}: {what}", where=self.name, value=text
+            ) from None
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+
+def _from_text(text: str) -> tuple[str, JsonObject]:
+    try:
+        entry = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SchemaError(f"an attribute written as JSON cannot be read: {text[:60]!r}") from None
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise SchemaError("an attribute written as JSON must be an object with a name")
+    return entry["name"], {key: value for key, value in entry.items() if key != "name"}
+
+
+@dataclass(frozen=True)
+class SchemaForm:
+    """All cards, the rules and the columns that are not asked."""
+
+    cards: tuple[_AttributeCard, ...] = (_AttributeCard(),)
+    rules: str = ""
+    dropped: str = ""
+
+    def schema(self) -> Schema:
+        """The schema that the cards say; `SchemaError` if they say none."""
+        entries = [card.entry() for card in self.cards]
+        for i, (name, _) in enumerate(entries):
+            if not name:
+                raise SchemaError(f"question {i + 1} has no short name yet")
+        data: JsonObject = {"attributes": [{"name": name, **entry} for name, entry in entries]}
+        for key, text in (("rules", self.rules), ("dropped", self.dropped)):
+            if text.strip():
+                try:
+                    data[key] = json.loads(text)
+                except (ValueError, RecursionError):
+                    raise SchemaError(f"the {key} are not JSON", where=key) from None
+        return schema_from_json(data)
+
+    def with_card(self) -> SchemaForm:
+        """One more, empty."""
+        return replace(self, cards=(*self.cards, _AttributeCard())[:MAX_CARDS])
+
+    def without(self, number: int) -> SchemaForm:
+        """Without one of them; one stays."""
+        left = tuple(card for i, card in enumerate(self.cards) if i != number)
+        return replace(self, cards=left or (_AttributeCard(),))
+
+
+def read_cards(text: Callable[[str], str]) -> SchemaForm:
+    """The cards of a form, given its fields by name."""
+    cards: list[_AttributeCard] = []
+    while len(cards) < MAX_CARDS and text(f"a{len(cards)}-kind"):
+        at = f"a{len(cards)}-"
+        kind = text(f"{at}kind")
+        cards.append(
+            _AttributeCard(
+                kind=kind if kind in KINDS else "categorical",
+                **{name: text(at + name) for name in _TEXTS},
+                whole=bool(text(f"{at}whole")),
+                missing=bool(text(f"{at}missing")),
+            )
+        )
+    return SchemaForm(tuple(cards) or (_AttributeCard(),), text("rules"), text("dropped"))
+
+
+_TEXTS = (
+    "name",
+    "question",
+    "help",
+    "values",
+    "low",
+    "high",
+    "bins",
+    "edges",
+    "since",
+    "until",
+    "by",
+    "json",
+)
+
+
+def show_schema(schema: Schema) -> SchemaForm:
+    """The cards of a schema."""
+    rules = (
+        json.dumps([rule.to_json() for rule in schema.rules], ensure_ascii=False)
+        if schema.rules
+        else ""
+    )
+    dropped = json.dumps(dict(schema.dropped), ensure_ascii=False) if schema.dropped else ""
+    return SchemaForm(tuple(_card(attribute) for attribute in schema), rules, dropped)
+
+
+def _card(attribute: Attribute) -> _AttributeCard:
+    data = attribute.to_json()
+    told = _AttributeCard(
+        attribute.kind,
+        attribute.name,
+        attribute.question,
+        attribute.help,
+        missing=attribute.missing,
+    )
+    if attribute.kind == "boolean":
+        made = told
+    elif attribute.kind in ("categorical", "ordinal"):
+        made = replace(told, values=_lines(data))
+    elif attribute.kind == "numeric":
+        made = replace(
+            told, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0
+        )
+    else:
+        made = replace(told, kind="json")
+    if made.kind == "json" or not _says(made, attribute):
+        return _AttributeCard("json", attribute.name, json=json.dumps(data, ensure_ascii=False))
+    return made
+
+
+def _lines(data: Mapping[str, object]) -> str:
+    values, labels = data["values"], data.get("labels")
+    assert isinstance(values, list)
+    said = labels if isinstance(labels, list) else [""] * len(values)
+    return "\n".join(
+        f"{value}{_BETWEEN}{words}" if words else str(value)
+        for value, words in zip(values, said, strict=False)
+    )
+
+
+def _says(card: _AttributeCard, attribute: Attribute) -> bool:
+    """Whether a card read back is the very attribute."""
+    try:
+        name, entry = card.entry()
+        return (
+            schema_from_json({"attributes": [{"name": name, **entry}]}).attributes[0] == attribute
+        )
+    except SchemaError:
+        return False

@@ -1,0 +1,1 @@
+"""Benchmarks' harness, comparison with other libraries, and contract suites for plug-ins."""

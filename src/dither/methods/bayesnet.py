@@ -1,0 +1,382 @@
+"""The refined Bayes network: attributes added one by one with the parents that tell most about them.
+
+Reference: Ju, Gu, Wu, Zhang, "Local differential privacy protection of high-dimensional perceptual data by the refined
+Bayes network", Sensors 2020. `plan=sample` asks each participant one question at full epsilon: pairs first, then each
+attribute with its parents. `plan=split` is the paper's method: one round in which everybody reports every attribute, at an
+epsilon that is shared out between them (its eq. 6 counts it right).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from dither.checks import (
+    check_between,
+    check_choice,
+    check_finite,
+    check_whole,
+    check_whole_or_none,
+)
+from dither.errors import ParameterError, StateError
+from dither.fit import Marginal, Triangulation, answers_of, check_asked, entropy, mutual_information
+from dither.fit.bayes_net import BayesNet, Network, candidates_computed, chain_joint, search_network
+from dither.fit.joint import SplitReports, estimate_joints
+from dither.fit.junction_tree import fit_tree
+from dither.mechanisms import POOLED_NAMES
+from dither.methods import lopub as lopub_plan
+from dither.methods import privincr as privincr_plan
+from dither.methods.calm import reconstruct
+from dither.methods.evidence import Evidence, merged
+from dither.methods.machine import Campaign, ProtocolMachine
+from dither.methods.tree import DISCREPANCY, FALLBACK, factor_cells
+from dither.reports import Plan
+from dither.schema import Schema
+from dither.tally import CountTally, PatternTally, RoundTally
+from dither.types import Floats, JsonObject
+
+Candidate = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class BayesNetParameters:
+    """`plan=sample` learns the network from one full-epsilon question per participant, in two rounds. `plan=split` is the
+    paper's: every participant reports every attribute, epsilon split over them, joints by EM.
+
+    `candidates=all` looks at every attribute with every parent set at each step (algorithm 3), `candidates=cached` at
+    those with the attribute just added and the runner-up of the step before (algorithm 4). `root`: the attribute of
+    largest entropy (algorithm 4) or a random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a
+    candidate whose joint exceeds `max_cells` gives way to smaller ones. For `split`: `flip` (the paper's f) instead of
+    what epsilon gives, EM's `tolerance` and `steps`. For `sample`: `significance` of a parent, `omega` (the share of
+    the first round), `singles` and `factor_cells` as in PrivIncr.
+    """
+
+    plan: Literal["split", "sample"] = "sample"
+    root: Literal["entropy", "random"] = "entropy"
+    candidates: Literal["all", "cached"] = "all"
+    degree: int = 2
+    max_cells: int = 2_000
+    flip: float | None = None
+    tolerance: float = 1e-4
+    steps: int = 500
+    mechanism: str = "best"
+    significance: float = 2.0
+    omega: float = 0.5
+    singles: float = 0.3
+    factor_cells: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
+        check_whole("degree", self.degree, 1, 4)
+        check_between("omega", self.omega, 0, 1, ends="()")
+        check_between("singles", self.singles, 0, 1, ends="[)")
+        check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
+        check_finite("significance", self.significance)
+        for name, least in (("max_cells", 4), ("steps", 1), ("factor_cells", 2)):
+            check_whole_or_none(name, getattr(self, name), least)
+        if self.flip is not None:
+            check_between("flip", self.flip, 0, 1, ends="()")
+            if self.plan == "sample":
+                raise ParameterError(
+                    "flip belongs to plan=split; add that or leave it out",
+                    where="flip",
+                    value=self.flip,
+                )
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """The network, its model, and how many different joints were estimated on the way."""
+
+    network: Network
+    model: BayesNet
+    joints: int
+
+
+def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, seed: int) -> int:
+    """The attribute of largest entropy (algorithm 4), or one drawn with the campaign's seed (algorithm 3)."""
+    if parameters.root == "random":
+        return int(np.random.default_rng([seed, 0xB0]).integers(len(marginals)))
+    entropies = [entropy(m) for m in marginals]
+    return int(np.argmax(entropies))
+
+
+def _learn_split(
+    schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int
+) -> NetworkFit:
+    """Algorithms 2 to 4: joints by EM as candidates come up, each one once, then the network's own."""
+    joints: dict[tuple[int, ...], Floats] = {}
+
+    def estimate(sets: Sequence[tuple[int, ...]]) -> None:
+        wanted = [s for s in dict.fromkeys(sets) if s not in joints]
+        if wanted:
+            names = [tuple(schema.names[a] for a in s) for s in wanted]
+            found = estimate_joints(
+                reports, names, "em", tolerance=parameters.tolerance, steps=parameters.steps
+            )
+            joints.update({s: f.joint for s, f in zip(wanted, found, strict=True)})
+
+    def score(a: int, given: tuple[int, ...]) -> float:
+        return _information(joints[_scope(a, given)], a, given, schema)
+
+    network = search_network(
+        len(schema),
+        parameters.degree,
+        score,
+        choose_root(reports.distributions, parameters, seed),
+        cached=parameters.candidates == "cached",
+        fits=lambda a, given: _cells(schema, a, given) <= parameters.max_cells,
+        ahead=lambda options: estimate([_scope(a, given) for a, given in options]),
+    )
+    estimate([_scope(a, given) for a, given in enumerate(network.parents) if given])
+    tables = [
+        chain_joint(joints[_scope(a, given)], _scope(a, given), given, a)
+        if given
+        else reports.distributions[a]
+        for a, given in enumerate(network.parents)
+    ]
+    return NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
+
+
+def _structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, seed: int) -> Network:
+    """The same search on pairs alone: a larger joint is the one of largest entropy that its pairs, noise taken out,
+    allow.
+
+    A parent whose pair with the child does not stand out from noise is left out, since its conditional would be noise;
+    an attribute that has none left takes the best of those that came before it.
+    """
+    schema = evidence.schema
+    found = evidence.pairs()
+    tables = [((schema.names[i], schema.names[j]), e.shrunk) for (i, j), e in found.items()]
+    kept = {p for p, e in found.items() if e.test.score >= parameters.significance}
+    information = evidence.information()
+    known: dict[Candidate, float] = {}
+
+    def score(a: int, given: tuple[int, ...]) -> float:
+        if (a, given) not in known:
+            known[a, given] = _pairwise_information(evidence, tables, information, a, given)
+        return known[a, given]
+
+    network = search_network(
+        len(schema),
+        parameters.degree,
+        score,
+        choose_root(evidence.distributions, parameters, seed),
+        cached=parameters.candidates == "cached",
+        fits=lambda a, given: _cells(schema, a, given) <= parameters.max_cells,
+    )
+    parents = list(network.parents)
+    for place, a in enumerate(network.order):
+        given = tuple(p for p in parents[a] if (min(a, p), max(a, p)) in kept)
+        earlier = [p for p in network.order[:place] if (min(a, p), max(a, p)) in kept]
+        if not given and earlier:
+            given = (max(earlier, key=lambda p: (information[a, p], -p)),)
+        parents[a] = given
+    gained = tuple(score(a, given) if given else 0.0 for a, given in enumerate(parents))
+    return Network(network.order, tuple(parents), gained, network.computed)
+
+
+def _pairwise_information(
+    evidence: Evidence,
+    tables: Sequence[tuple[tuple[str, ...], Floats]],
+    information: Floats,
+    a: int,
+    given: tuple[int, ...],
+) -> float:
+    bearing = tuple(p for p in given if information[a, p] > 0)
+    if len(bearing) < 2:
+        return float(information[a, bearing[0]]) if bearing else 0.0
+    schema = evidence.schema
+    scope = _scope(a, given)
+    names = [schema.names[p] for p in scope]
+    # Attributes that no asked pair ties to the others still bring their own distribution.
+    singles = [((schema.names[p],), evidence.distributions[p]) for p in scope]
+    joint = reconstruct(schema, [*tables, *singles], names, rounds=20, tolerance=1e-5)
+    return _information(joint, a, given, schema)
+
+
+def _question_sets(
+    schema: Schema, network: Network, epsilon: float, people: float, parameters: BayesNetParameters
+) -> tuple[tuple[int, ...], ...]:
+    """What the second round asks: each attribute with its parents, or pair by pair where that would be too noisy."""
+    families = [(a, given) for a, given in enumerate(network.parents) if given]
+    most = parameters.factor_cells or factor_cells(schema, epsilon, people, len(families))
+    out: dict[tuple[int, ...], None] = {}
+    for a, given in families:
+        if len(given) == 1 or _cells(schema, a, given) <= most:
+            out[_scope(a, given)] = None
+        else:
+            out.update({_scope(a, (p,)): None for p in given})
+    return tuple(out)
+
+
+def _joints_from_answers(
+    evidence: Evidence, network: Network, asked: Sequence[tuple[int, ...]]
+) -> BayesNet:
+    """Each attribute's joint with its parents, fitted to every answer about any of them, weighted by precision."""
+    schema = evidence.schema
+    measurements = evidence.measurements([s for s in asked if len(s) > 2])
+    tables = []
+    for a, given in enumerate(network.parents):
+        scope = _scope(a, given)
+        joint = (
+            _fit_family(schema, scope, measurements, evidence.distributions)
+            if given
+            else evidence.distributions[a]
+        )
+        tables.append(chain_joint(joint, scope, given, a))
+    return BayesNet.from_joints(schema, network.parents, tables)
+
+
+def _fit_family(
+    schema: Schema,
+    scope: tuple[int, ...],
+    measurements: Sequence[Marginal],
+    start: Sequence[Floats],
+) -> Floats:
+    names = {schema.names[a] for a in scope}
+    inside = [m for m in measurements if names.issuperset(m.attributes)]
+    alone = Triangulation((scope,), (-1,), (), ())
+    return fit_tree(schema, alone, inside, start=start, discrepancy=DISCREPANCY).model.marginals[0]
+
+
+def _scope(a: int, given: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted((a, *given)))
+
+
+def _cells(schema: Schema, a: int, given: Sequence[int]) -> int:
+    return math.prod(schema.cardinalities[p] for p in (a, *given))
+
+
+def _information(joint: Floats, a: int, given: tuple[int, ...], schema: Schema) -> float:
+    table = chain_joint(joint, _scope(a, given), given, a)
+    return mutual_information(table.reshape(-1, schema.cardinalities[a]))
+
+
+class BayesNetwork(ProtocolMachine[BayesNetParameters]):
+    """One split round, or two rounds of single questions; then the network and its conditionals."""
+
+    method = "bayesnet"
+    parameters_class = BayesNetParameters
+
+    def __init__(self, campaign: Campaign, parameters: BayesNetParameters) -> None:
+        super().__init__(campaign, parameters)
+        self.evidence = Evidence(campaign.schema, ())
+        self._network: Network | None = None
+        self._asked: tuple[tuple[int, ...], ...] = ()
+        self._asking = privincr_plan.PrivIncrParameters(
+            mechanism=parameters.mechanism,
+            singles=parameters.singles,
+            significance=parameters.significance,
+        )
+        self._learnable = (
+            privincr_plan.learnable_pairs(campaign, self._asking)
+            if parameters.plan == "sample"
+            else []
+        )
+        self._open: Plan | None = self._first_plan()
+
+    def _first_plan(self) -> Plan:
+        if self.parameters.plan == "split":
+            unary = lopub_plan.LoPubParameters(encoding="unary", flip=self.parameters.flip)
+            return lopub_plan.lopub_plan(self.campaign.schema, self.campaign.epsilon, unary)
+        population = self.parameters.omega if self._learnable else 1.0
+        return self._questions(0, population, self._learnable, len(self._learnable))
+
+    def _questions(
+        self, number: int, population: float, sets: Sequence[tuple[int, ...]], left: int
+    ) -> Plan:
+        share = privincr_plan.singles_share(self.campaign, len(self._learnable), left, self._asking)
+        return privincr_plan.round_plan(
+            self.campaign, self._asking, number, population, sets, share
+        )
+
+    def plan(self) -> Plan | None:
+        return self._open
+
+    def _check_answers(self, tally: RoundTally) -> None:
+        if isinstance(tally, CountTally):
+            check_asked(self.campaign.schema, (*self.evidence.answers, *answers_of([tally])))
+
+    def _go_on(self, tally: RoundTally) -> None:
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
+        self._open = (
+            self._second_plan()
+            if self.parameters.plan == "sample" and len(self._closed) == 1
+            else None
+        )
+
+    def _second_plan(self) -> Plan | None:
+        """Questions about the families of the network; none when everybody has been asked already."""
+        if not self._learnable:
+            return None
+        self._network = _structure_from_pairs(self.evidence, self.parameters, self.campaign.seed)
+        people = (1 - self.parameters.omega) * self.campaign.participants
+        self._asked = _question_sets(
+            self.campaign.schema, self._network, self.campaign.epsilon, people, self.parameters
+        )
+        return self._questions(1, 1 - self.parameters.omega, self._asked, len(self._asked))
+
+    @cached_property
+    def reports(self) -> SplitReports:
+        """The whole reports of the split plan."""
+        tally = self._closed[0] if self._closed else None
+        if not isinstance(tally, PatternTally):
+            raise StateError(
+                "there are no whole reports: the round is still open, or the plan is not split"
+            )
+        return SplitReports.from_tally(tally)
+
+    @cached_property
+    def learnt(self) -> NetworkFit:
+        """The network and its model."""
+        self._finished()
+        schema, parameters = self.campaign.schema, self.parameters
+        if parameters.plan == "split":
+            return _learn_split(schema, self.reports, parameters, self.campaign.seed)
+        network = self._network or _structure_from_pairs(
+            self.evidence, parameters, self.campaign.seed
+        )
+        answered_sets = {frozenset(a.question.attributes) for a in self.evidence.answers}
+        asked = [s for s in self._asked if frozenset(schema.names[a] for a in s) in answered_sets]
+        return NetworkFit(network, _joints_from_answers(self.evidence, network, asked), len(asked))
+
+    def model(self) -> BayesNet:
+        return self.learnt.model
+
+    def measured(self) -> list[Marginal]:
+        if not self._closed:
+            return []
+        if self.parameters.plan == "sample":
+            return self.evidence.measured(sorted(self._network.edges()) if self._network else [])
+        return self.reports.one_ways()
+
+    def notes(self) -> JsonObject:
+        parameters, names = self.parameters, self.campaign.schema.names
+        out: JsonObject = {
+            "plan": parameters.plan,
+            "root": parameters.root,
+            "candidates": parameters.candidates,
+            "degree": parameters.degree,
+        }
+        if self._closed and self._open is None:
+            network = self.learnt.network
+            out["order"] = [names[a] for a in network.order]
+            out["edges"] = [
+                [names[p], names[a]] for a, given in enumerate(network.parents) for p in given
+            ]
+            out["sum_of_mutual_information"] = network.total
+            out["mutual_informations_computed"] = network.computed
+            d = len(names)
+            out["mutual_informations_by_algorithm_3_and_4"] = [
+                candidates_computed(d, parameters.degree, cached) for cached in (False, True)
+            ]
+            out["joints_estimated"] = self.learnt.joints
+            if not network.edges():
+                out["fallback"] = FALLBACK
+        return out

@@ -1,0 +1,250 @@
+"""CALM: marginals of a few attribute sets that cover every pair, made consistent; any k-way marginal follows from them.
+
+Reference: Zhang, Wang, Li, He, Chen, "CALM: consistent adaptive local marginal for marginal release under local
+differential privacy", CCS 2018. One round; each participant answers about one set at full epsilon. CALM stops at
+marginals: for a synthetic table a junction tree is fitted to the pairs and singles read off the same answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from dither.checks import check_choice, check_whole, check_whole_or_none
+from dither.errors import ParameterError
+from dither.fit import AnswerCounts, make_consistent, norm_sub
+from dither.fit.model import check_marginal
+from dither.fit.pool import precision
+from dither.mechanisms import POOLED_NAMES, mechanism
+from dither.methods.machine import Campaign
+from dither.methods.tree import OneRoundTree, named
+from dither.reports import Plan, question
+from dither.schema import Schema
+from dither.types import Floats, JsonObject
+
+Table = tuple[tuple[str, ...], Floats]
+MAX_CELLS = 4_000_000
+
+
+def _consistent_marginals(
+    schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5
+) -> list[Table]:
+    """The answered sets' distributions: consistency and projection take turns, projection last.
+
+    Tables are weighted by the inverse variance, of noise and of who was asked, of a cell. Projection disturbs consistency a
+    little and the other way round; a few turns bring both within a hair.
+    """
+    tables: list[Table] = []
+    weights = []
+    for answer in answers:
+        names = answer.question.attributes
+        raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
+        tables.append((names, raw.reshape([schema[a].cardinality for a in names])))
+        weights.append(precision(answer.question.mechanism, raw.size, answer.n))
+    for _ in range(rounds):
+        tables = [(names, norm_sub(table)) for names, table in make_consistent(tables, weights)]
+    return tables
+
+
+def reconstruct(
+    schema: Schema,
+    tables: Sequence[Table],
+    attributes: Sequence[str],
+    rounds: int = 100,
+    tolerance: float = 1e-7,
+) -> Floats:
+    """The distribution of largest entropy over some attributes whose marginals agree with the tables' views of it.
+
+    Iterative proportional fitting from the even table; a set inside one table is read off it. Views that contradict
+    each other a little (projection leaves a hair) end in a compromise.
+    """
+    check_marginal(schema, attributes)
+    shape = tuple(schema[a].cardinality for a in attributes)
+    if math.prod(shape) > MAX_CELLS:
+        raise ParameterError(
+            f"the marginal of {', '.join(attributes)} has {math.prod(shape):,} cells, more than the {MAX_CELLS:,} that "
+            "can be reconstructed; ask fewer attributes",
+            where="attributes",
+        )
+    views = _largest_views(tables, attributes)
+    joint = np.full(shape, 1.0 / math.prod(shape))
+    for _ in range(rounds):
+        before = joint
+        for axes, target in views:
+            others = tuple(i for i in range(len(shape)) if i not in axes)
+            now = joint.sum(axis=others, keepdims=True)
+            wanted = target.reshape([shape[i] if i in axes else 1 for i in range(len(shape))])
+            joint = joint * np.divide(wanted, now, out=np.zeros_like(now), where=now > 0)
+            total = joint.sum()
+            joint = joint / total if total > 0 else before
+        if np.abs(joint - before).max() <= tolerance:
+            break
+    return np.asarray(joint)
+
+
+def _largest_views(
+    tables: Sequence[Table], attributes: Sequence[str]
+) -> list[tuple[tuple[int, ...], Floats]]:
+    """What each table says about the attributes, without views that another one's hold; axes in order."""
+    found: dict[tuple[int, ...], list[Floats]] = {}
+    for names, table in tables:
+        axes = tuple(i for i, a in enumerate(attributes) if a in names)
+        if axes:
+            kept = [a for a in names if a in attributes]
+            summed = table.sum(axis=tuple(i for i, a in enumerate(names) if a not in attributes))
+            view = np.transpose(summed, [kept.index(attributes[i]) for i in axes])
+            found.setdefault(axes, []).append(view)
+    maximal = [a for a in found if not any(set(a) < set(other) for other in found)]
+    return [(axes, np.mean(found[axes], axis=0)) for axes in sorted(maximal)]
+
+
+Set = tuple[int, ...]
+
+
+def cover_pairs(
+    cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None
+) -> list[Set]:
+    """Sets of at most `most_cells` cells that together hold every pair; a pair wider than that is a set of its own.
+
+    Greedy: begin with the widest pair not yet covered, add the attribute that covers the most new pairs (ties: the
+    narrower, then the lower number) while it fits and covers any.
+    """
+    d = len(cardinalities)
+    check_whole("marginal_cells", most_cells, 2)
+    check_whole_or_none("size", most_attributes, 2)
+    if d == 1:
+        return [(0,)]
+    open_pairs = set(combinations(range(d), 2))
+    out: list[Set] = []
+    for first in sorted(open_pairs, key=lambda p: (-cardinalities[p[0]] * cardinalities[p[1]], p)):
+        if first not in open_pairs:
+            continue
+        chosen = set(first)
+        while most_attributes is None or len(chosen) < most_attributes:
+            cells = math.prod(cardinalities[a] for a in chosen)
+            gains = {
+                a: sum((min(a, b), max(a, b)) in open_pairs for b in chosen)
+                for a in range(d)
+                if a not in chosen and cells * cardinalities[a] <= most_cells
+            }
+            best = max(gains, key=lambda a: (gains[a], -cardinalities[a], -a), default=None)
+            if best is None or gains[best] == 0:
+                break
+            chosen.add(best)
+        members = tuple(sorted(chosen))
+        open_pairs -= set(combinations(members, 2))
+        out.append(members)
+    return out
+
+
+def pair_noise(
+    cardinalities: Sequence[int],
+    sets: Sequence[Set],
+    shares: Sequence[float],
+    unit_variance: Callable[[int], float],
+) -> float:
+    """The mean over all pairs of the expected L1 noise of a pair read off the sets, for one participant in all.
+
+    A set of c cells that gets a share w has a variance of unit_variance(c) / w per cell, times the cells summed into one;
+    sets that hold the same pair pool by inverse variance. k cells of standard error s have an L1 norm near k s.
+    """
+    precision = dict.fromkeys(combinations(range(len(cardinalities)), 2), 0.0)
+    for members, share in zip(sets, shares, strict=True):
+        whole = math.prod(cardinalities[a] for a in members)
+        for i, j in combinations(sorted(members), 2):
+            precision[i, j] += share / (
+                unit_variance(whole) * (whole // (cardinalities[i] * cardinalities[j]))
+            )
+    noise = (
+        cardinalities[i] * cardinalities[j] / math.sqrt(found) if found > 0 else math.inf
+        for (i, j), found in precision.items()
+    )
+    return math.fsum(noise) / len(precision) if precision else 0.0
+
+
+SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair
+
+
+@dataclass(frozen=True)
+class CalmParameters:
+    """`marginal_cells`: the largest set's cells (by default what predicts the least noise); `size`: its attributes.
+
+    `significance` and `max_clique_cells` are of the tree that the synthetic table is drawn from.
+    """
+
+    mechanism: str = "best"
+    marginal_cells: int | None = None
+    size: int | None = None
+    significance: float = 2.0
+    max_clique_cells: int = 8_000
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
+        for name in ("marginal_cells", "size", "max_clique_cells"):
+            check_whole_or_none(name, getattr(self, name), 2)
+
+
+def choose_cover(
+    schema: Schema, epsilon: float, parameters: CalmParameters
+) -> list[tuple[int, ...]]:
+    """The cover asked for, or the one of the sizes tried whose pairs are predicted to be least noisy."""
+    sizes = schema.cardinalities
+
+    def unit(cells: int) -> float:
+        chosen = mechanism(parameters.mechanism, cells, epsilon)
+        return chosen.total_variance / cells
+
+    if parameters.marginal_cells is not None:
+        return cover_pairs(sizes, parameters.marginal_cells, parameters.size)
+    best, least = None, np.inf
+    for cap in SIZES:
+        cover = cover_pairs(sizes, max(cap, 2), 2 if cap == 0 else parameters.size)
+        noise = pair_noise(sizes, cover, _shares(schema, cover), unit)
+        if best is None or noise < least:
+            best, least = cover, noise
+    assert best is not None
+    return best
+
+
+def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]:
+    """Participants by the root of a set's cells: the least mean error for a mean over sets is near that."""
+    weights = np.sqrt([schema.cells([schema.names[a] for a in s]) for s in cover])
+    return tuple(float(w) for w in weights / weights.sum())
+
+
+class Calm(OneRoundTree[CalmParameters]):
+    """One round of questions about covering sets."""
+
+    method = "calm"
+    parameters_class = CalmParameters
+
+    def __init__(self, campaign: Campaign, parameters: CalmParameters) -> None:
+        super().__init__(campaign, parameters)
+        self.cover = choose_cover(campaign.schema, campaign.epsilon, parameters)
+
+    @cached_property
+    def _round(self) -> Plan:
+        schema, asked = self.campaign.schema, named(self.campaign.schema, self.cover)
+        questions = [
+            question(schema, names, self.campaign.epsilon, self.parameters.mechanism)
+            for names in asked
+        ]
+        return Plan(0, tuple(questions), _shares(schema, self.cover))
+
+    @cached_property
+    def marginals(self) -> list[tuple[tuple[str, ...], Floats]]:
+        """The covering sets' distributions, consistent on all they share and not negative (CALM's own output)."""
+        return _consistent_marginals(self.campaign.schema, self.evidence.answers)
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
+        return reconstruct(self.campaign.schema, self.marginals, attributes)
+
+    def notes(self) -> JsonObject:
+        schema, sets = self.campaign.schema, named(self.campaign.schema, self.cover)
+        return {"sets": sets, "largest_set_cells": max(map(schema.cells, sets)), **super().notes()}

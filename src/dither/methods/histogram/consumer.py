@@ -1,0 +1,248 @@
+"""A consumer: someone who wants a histogram, with bins of its own. Standard library only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dither.checks import check_between, check_finite, check_whole, is_finite
+from dither.errors import ParameterError
+from dither.mechanisms.probability import check_epsilon
+from dither.types import Floats, Integers, JsonObject
+
+MAX_BINS = 1 << 16  # what local hashing can cover
+MAX_EDGES = (
+    1 << 18
+)  # of all consumers together: a short text can name more than a collector has memory for
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A name, bin edges and, if it asked for one, an epsilon of its own.
+
+    Bins are half-open, [a, b); only the bin that ends at the range's upper end is closed.
+
+    >>> import dither
+    >>> minors = dither.Consumer("minors and adults", (0.0, 18.0, 100.0))
+    >>> found = dither.histogram([3, 14, 40, 70] * 500, consumers=[minors], epsilon=3.0, low=0, high=100)
+    >>> len(found.consumers[0].estimates)
+    2
+    """
+
+    name: str
+    edges: tuple[float, ...]
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        finite = all(map(is_finite, self.edges))
+        if (
+            len(self.edges) < 2
+            or not finite
+            or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False))
+        ):
+            raise ParameterError(
+                f"consumer {self.name!r}: edges must be at least two finite, strictly increasing numbers",
+                where=self.name,
+                value=self.edges,
+            )
+        object.__setattr__(self, "edges", tuple(float(e) for e in self.edges))
+        if self.epsilon is not None:
+            check_epsilon(self.epsilon)
+
+    @property
+    def bins(self) -> int:
+        """How many bins there are."""
+        return len(self.edges) - 1
+
+    def to_json(self) -> JsonObject:
+        """Name, edges and, if there is one, its epsilon."""
+        own = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        return {"name": self.name, "edges": list(self.edges), **own}
+
+    @classmethod
+    def by_count(
+        cls,
+        bins: int,
+        low: float,
+        high: float,
+        name: str | None = None,
+        epsilon: float | None = None,
+    ) -> Consumer:
+        """Bins of equal width over [low, high]."""
+        check_whole("bins", bins, 1, MAX_BINS)
+        start, span = Fraction(low), Fraction(high) - Fraction(low)
+        # Rational arithmetic: the third of one consumer and five fifteenths of another are the same number.
+        edges = tuple(float(start + span * i / bins) for i in range(bins + 1))
+        return cls(name or f"{bins} bins", edges, epsilon)
+
+    @classmethod
+    def by_width(
+        cls,
+        width: float,
+        low: float,
+        high: float,
+        name: str | None = None,
+        epsilon: float | None = None,
+    ) -> Consumer:
+        """Bins of this width from low on; the last one ends at high and may be narrower (paper, eq. 5)."""
+        check_between("width", check_finite("width", width), 0, math.inf, ends="()")
+        start, span, step = Fraction(low), Fraction(high) - Fraction(low), Fraction(width)
+        count = -(-span // step)
+        if count > MAX_BINS:
+            raise ParameterError(
+                f"width {width} makes more than {MAX_BINS:,} bins, which is as many as can be asked",
+                where="width",
+                value=width,
+            )
+        edges = (*(float(start + step * i) for i in range(count)), float(high))
+        return cls(name or f"width {width:g}", edges, epsilon)
+
+
+def read_consumers(given: Iterable[Any], low: float, high: float) -> tuple[Consumer, ...]:
+    """Consumers from what a caller may write.
+
+    A number is a count of bins, a list of numbers is edges, {"name", "bins" | "width" | "edges", "epsilon"} says all,
+    and a `Consumer` is taken as it is. Names that were not given and repeat are numbered; edges must lie in [low,
+    high]. The work is bounded whatever is written.
+    """
+    made: list[Consumer] = []
+    edges = 0
+    for entry in given:
+        made.append(_read(entry, low, high))
+        edges += len(made[-1].edges)
+        if edges > MAX_EDGES:
+            raise ParameterError(
+                f"the consumers have more than {MAX_EDGES:,} edges; name fewer, or coarser bins",
+                where="consumers",
+            )
+    if not made:
+        raise ParameterError("name at least one consumer", where="consumers")
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the last one given to consumers of a name
+    out = []
+    for consumer in made:
+        name = consumer.name
+        while name in taken:
+            numbers[consumer.name] = numbers.get(consumer.name, 1) + 1
+            name = f"{consumer.name} ({numbers[consumer.name]})"
+        taken.add(name)
+        for edge in (consumer.edges[0], consumer.edges[-1]):
+            if not low <= edge <= high:
+                raise ParameterError(
+                    f"consumer {consumer.name!r}: edge {edge:g} is outside [{low:g}, {high:g}]",
+                    where=consumer.name,
+                    value=edge,
+                )
+        out.append(Consumer(name, consumer.edges, consumer.epsilon))
+    return tuple(out)
+
+
+def _read(entry: Any, low: float, high: float) -> Consumer:
+    if isinstance(entry, Consumer):
+        return entry
+    if isinstance(entry, dict):
+        return _read_entry(entry, low, high)
+    if hasattr(entry, "tolist"):  # a NumPy number or array
+        entry = entry.tolist()
+    if isinstance(entry, Sequence) and not isinstance(entry, str):
+        return Consumer(f"{len(entry) - 1} bins", tuple(entry))
+    return Consumer.by_count(entry, low, high)
+
+
+def _read_entry(entry: JsonObject, low: float, high: float) -> Consumer:
+    unknown = sorted(set(entry) - {"name", "bins", "width", "edges", "epsilon"})
+    forms = [key for key in ("bins", "width", "edges") if key in entry]
+    if unknown or len(forms) != 1:
+        fault = f"unknown key {unknown[0]!r}" if unknown else "give one of bins, width and edges"
+        raise ParameterError(
+            f"consumer {entry.get('name', entry)!r}: {fault}", where="consumers", value=entry
+        )
+    name, epsilon = entry.get("name"), entry.get("epsilon")
+    if not isinstance(name, str | None):
+        raise ParameterError(
+            f"a consumer's name must be text, not {name!r}", where="consumers", value=name
+        )
+    if forms[0] == "bins":
+        return Consumer.by_count(entry["bins"], low, high, name, epsilon)
+    if forms[0] == "width":
+        return Consumer.by_width(entry["width"], low, high, name, epsilon)
+    edges = entry["edges"].tolist() if hasattr(entry["edges"], "tolist") else entry["edges"]
+    if not isinstance(edges, Sequence):
+        raise ParameterError(
+            f"a consumer's edges must be a list, not {edges!r}", where="consumers", value=edges
+        )
+    return Consumer(name or f"{len(edges) - 1} bins", tuple(edges), epsilon)
+
+
+_SAME = (
+    1e-12  # edges this close, as a share of the range, are one edge that was computed in two ways
+)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Cells between neighbouring edges, half-open, the last one closed."""
+
+    edges: tuple[float, ...]
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return len(self.edges) - 1
+
+    def spans(self, consumer: Consumer) -> list[tuple[int, int]]:
+        """For each bin of a consumer the cells [start, stop) it is the sum of."""
+        edges = np.asarray(self.edges)
+        slack = _SAME * (edges[-1] - edges[0])
+        after = np.clip(np.searchsorted(edges, consumer.edges), 1, len(edges) - 1)
+        nearer = np.asarray(consumer.edges) - edges[after - 1] <= edges[after] - np.asarray(
+            consumer.edges
+        )
+        positions = (after - nearer).tolist()
+        for edge, position in zip(consumer.edges, positions, strict=True):
+            if abs(edges[position] - edge) > slack:
+                raise ParameterError(
+                    f"consumer {consumer.name!r}: edge {edge:g} is not among the edges that are asked; add it to the attribute's "
+                    "bins before anybody is asked, or take a late answer",
+                    where=consumer.name,
+                    value=edge,
+                )
+        return list(pairwise(positions))
+
+    def membership(self, consumer: Consumer) -> Floats:
+        """One row per bin, 1 where a cell belongs to it."""
+        out = np.zeros((consumer.bins, self.cells))
+        for row, (start, stop) in zip(out, self.spans(consumer), strict=True):
+            row[start:stop] = 1.0
+        return out
+
+
+def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+    """The coarsest partition of [low, high] whose cells make up every consumer's bins (paper, eq. 9 and 10)."""
+    everything = np.unique(
+        np.array(
+            [low, high, *(edge for consumer in consumers for edge in consumer.edges)],
+            dtype=np.float64,
+        )
+    )
+    apart = np.diff(everything) > _SAME * (high - low)
+    kept = everything[np.concatenate([[True], apart])]
+    kept[-1] = high  # the range's own end, even if an edge a rounding error below it came first
+    if len(kept) - 1 > MAX_BINS:
+        raise ParameterError(
+            f"the consumers' edges make {len(kept) - 1:,} cells; at most {MAX_BINS:,} can be asked",
+            where="consumers",
+        )
+    return Partition(tuple(kept.tolist()))
+
+
+def mapping(fine: Partition, coarse: Partition) -> Integers:
+    """For each cell of a partition the cell of a coarser one that holds it."""
+    middles = (np.asarray(fine.edges)[1:] + np.asarray(fine.edges)[:-1]) / 2
+    return np.searchsorted(np.asarray(coarse.edges)[1:-1], middles, side="right").astype(np.int64)

@@ -1,0 +1,430 @@
+"""The histogram methods: a numeric attribute, asked once, for many consumers who each have bins of their own.
+
+Reference: Zheng, Yan, Duan, Tang, Tian, "Histogram publication over numerical values under local differential privacy", 2021:
+SHP (section 4.1), CHP (4.2), the split baseline and sampling (5). Theorem 2's ratio is ((1-f/2)/(f/2))^2, and bins are half-open
+(erratum 9). They are methods like any other: a plan over the bins of the schema's attribute, a tally, and what it says.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import ClassVar, TypeVar
+
+import numpy as np
+
+from dither.checks import check_between, check_choice
+from dither.errors import ParameterError, SchemaError
+from dither.fit import Independent, Marginal, norm_sub
+from dither.mechanisms import NAMES, Mechanism, SetStrategy
+from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.estimates import (
+    CellEstimates,
+    ConsumerCounts,
+    OutputCells,
+    PureCells,
+    build,
+    read_off,
+)
+from dither.methods.histogram.smart import Choice, Objective, choose
+from dither.methods.machine import Campaign, ProtocolMachine
+from dither.reports import Plan, Question
+from dither.schema import Attribute, Schema
+from dither.tally import CountTally
+from dither.types import Floats, Integers, JsonObject
+
+SHARE = 0.8  # the paper's sampling ratio
+_HAIR = (
+    1 - 1e-12
+)  # parts of epsilon stay this much below their share, so that rounding up cannot carry their sum past it
+
+
+@dataclass(frozen=True)
+class HistogramParameters:
+    """`consumers`: who wants which bins, as numbers of bins ("3,5,7") or as JSON; `mechanism`: through what everybody answers.
+
+    In JSON each consumer is a number of bins, a list of edges, or an object with a name, bins, width or edges, and an epsilon.
+    """
+
+    consumers: str = "10"
+    mechanism: str = "best"
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, NAMES)
+
+
+@dataclass(frozen=True)
+class _SampledParameters(HistogramParameters):
+    """The same, and the `share` of the people that is asked."""
+
+    share: float = SHARE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_between("share", self.share, 0, 1, ends="(]")
+
+
+@dataclass(frozen=True)
+class SmartParameters(HistogramParameters):
+    """The same, and the `objective` that the report is made for: the mean or the worst variance of the bins."""
+
+    objective: Objective = "mean"
+
+
+def consumers_from_text(text: str, low: float, high: float) -> tuple[Consumer, ...]:
+    """The consumers that a parameter names."""
+    try:
+        given = json.loads(text if text.lstrip()[:1] in ("[", "{") else f"[{text}]")
+    except (RecursionError, ValueError):
+        raise ParameterError(
+            f"consumers={text[:60]!r}: write numbers of bins such as 3,5,7, or a JSON list",
+            where="consumers",
+        ) from None
+    return read_consumers(given if isinstance(given, list) else [given], low, high)
+
+
+def consumers_to_text(consumers: Iterable[Consumer]) -> str:
+    """The inverse."""
+    return json.dumps([asdict(consumer) for consumer in consumers])
+
+
+def smallest(consumers: Sequence[Consumer], epsilon: float) -> float:
+    """The smallest epsilon that anybody asked for."""
+    return min([epsilon, *(c.epsilon for c in consumers if c.epsilon is not None)])
+
+
+H = TypeVar("H", bound=HistogramParameters)
+
+
+def numeric_attribute(name: str, partition: Partition) -> Attribute:
+    """An attribute with these bins; a single one, of which there is nothing to ask, is halved, since an attribute has two."""
+    edges = partition.edges
+    return Attribute(
+        name,
+        "numeric",
+        edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]),
+    )
+
+
+def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
+    """What the cells say of an attribute, with the noise's standard errors: who was drawn is the release's to add."""
+    return Marginal((name,), cells.counts / cells.population, np.sqrt(cells.noise_variances()), n)
+
+
+class HistogramMachine(ProtocolMachine[H]):
+    """One round about one number; `answer` gives each consumer's counts.
+
+    `overview` are the bins for those who name no consumer, where a method does not need one.
+    """
+
+    overview: ClassVar[tuple[int, ...]] = ()
+
+    def __init__(self, campaign: Campaign, parameters: H) -> None:
+        super().__init__(campaign, parameters)
+        for attribute in campaign.schema:
+            if attribute.kind != "numeric" or attribute.missing or attribute.atoms:
+                raise SchemaError(
+                    f"method {self.method!r} asks for a number by its bins alone, without atoms or missing answers, which "
+                    f"{attribute.name!r} is not; choose another attribute, or 'independent', which takes any",
+                    where=attribute.name,
+                )
+        self.low, self.high = (
+            campaign.schema.attributes[0].edges[0],
+            campaign.schema.attributes[0].edges[-1],
+        )
+        self.consumers = consumers_from_text(parameters.consumers, self.low, self.high)
+
+    @classmethod
+    @abstractmethod
+    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+        """What a collection for these consumers asks about a number in [low, high]."""
+
+    @cached_property
+    @abstractmethod
+    def _questions(self) -> tuple[Question, ...]:
+        """What is asked, one question per attribute; none where everybody is in the same bin."""
+
+    @property
+    def share(self) -> float:
+        """The share of the people that is asked."""
+        return 1.0
+
+    @cached_property
+    def _round(self) -> Plan | None:
+        if not self._questions:
+            return None
+        if len(self._questions) > 1:
+            return Plan(0, self._questions, split=True)
+        return Plan(0, self._questions, (1.0,), population=self.share)
+
+    def plan(self) -> Plan | None:
+        return None if self._closed else self._round
+
+    @property
+    def epsilon(self) -> float:
+        """What a participant spends."""
+        return 0.0 if self._round is None else self._round.epsilon
+
+    @property
+    def bits(self) -> int:
+        """What a participant sends."""
+        return sum(question.mechanism.report_bits for question in self._questions)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The randomisers' names."""
+        return tuple(question.mechanism.name for question in self._questions)
+
+    def _tally(self) -> CountTally | None:
+        self._finished()
+        return self.counted[0] if self._closed else None
+
+    @property
+    def population(self) -> int:
+        """How many people the counts are about: all who were to take part, or as many as the reports stand for."""
+        tally = self._tally()
+        planned = max(1, round(self.share * self.campaign.participants))
+        if tally is None or tally.participants == planned:
+            return self.campaign.participants
+        return round(tally.participants / self.share)
+
+    @abstractmethod
+    def answer(self) -> ConsumerCounts:
+        """Each consumer's raw counts with their variances."""
+
+    @abstractmethod
+    def measured(self) -> list[Marginal]: ...
+
+    def model(self) -> Independent:
+        self._finished()
+        found = {
+            marginal.attributes[0]: norm_sub(marginal.frequencies) for marginal in self.measured()
+        }
+        even = {a.name: np.full(a.cardinality, 1 / a.cardinality) for a in self.campaign.schema}
+        return Independent(self.campaign.schema, tuple((even | found).values()))
+
+
+class PartitionMachine(HistogramMachine[H]):
+    """Everybody is asked for the cell of one partition, of which every consumer's bins are sums."""
+
+    def __init__(self, campaign: Campaign, parameters: H) -> None:
+        super().__init__(campaign, parameters)
+        if len(campaign.schema) != 1:
+            raise SchemaError(
+                f"method {self.method!r} asks about one attribute, not {len(campaign.schema)}"
+            )
+        self.partition = Partition(campaign.schema.attributes[0].edges)
+        for consumer in self.consumers:
+            self.partition.spans(consumer)  # names an edge that the attribute's bins do not have
+
+    @classmethod
+    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+        return Schema((numeric_attribute(name, union(consumers, low, high)),))
+
+    @cached_property
+    def _mechanism(self) -> Mechanism:
+        budget = smallest(self.consumers, self.campaign.epsilon)
+        return build(self.parameters.mechanism, self.partition.cells, budget)
+
+    @cached_property
+    def _questions(self) -> tuple[Question, ...]:
+        if union(self.consumers, self.low, self.high).cells == 1:
+            return ()
+        return (Question(self.campaign.schema.names, self._mechanism),)
+
+    @cached_property
+    def cells(self) -> CellEstimates | None:
+        """The partition's cells; None where there is but one."""
+        tally = self._tally()
+        return None if tally is None else self._cells(tally.counts[0], tally.participants)
+
+    def _cells(self, counts: Integers, n: int) -> CellEstimates:
+        return PureCells(
+            self.partition,
+            self._mechanism,
+            self._mechanism.estimate(counts, n).frequencies,
+            n,
+            self.population,
+        )
+
+    def answer(self) -> ConsumerCounts:
+        if self.cells is None:
+            everybody = tuple(np.full(c.bins, float(self.population)) for c in self.consumers)
+            return ConsumerCounts(everybody, tuple(np.zeros(c.bins) for c in self.consumers), None)
+        return ConsumerCounts(*read_off(self.cells, self.consumers), self.cells)
+
+    def measured(self) -> list[Marginal]:
+        if self.cells is None or not self._closed:
+            return []
+        return [_marginal(self.campaign.schema.names[0], self.cells, self._closed[0].participants)]
+
+
+class Chp(PartitionMachine[HistogramParameters]):
+    """Everybody answers once over the union of all edges, at the smallest epsilon asked; consumers may share what they get."""
+
+    method = "chp"
+    parameters_class = HistogramParameters
+
+
+class Shp(Chp):
+    """CHP with a single consumer; for several it would have to be run again for each, and every run spends epsilon."""
+
+    method = "shp"
+
+    def __init__(self, campaign: Campaign, parameters: HistogramParameters) -> None:
+        super().__init__(campaign, parameters)
+        if len(self.consumers) != 1:
+            raise ParameterError(
+                f"shp answers one consumer, not {len(self.consumers)}: use chp (one report for all) or split (epsilon divided)",
+                where="method",
+                value="shp",
+            )
+
+
+class SampledChp(PartitionMachine[_SampledParameters]):
+    """A random share of the participants answers as in CHP, the rest stays silent.
+
+    No amplification is counted: the collector sees the reports themselves, and a report's likelihood ratio is e^epsilon whoever
+    was drawn (erratum 5). The errors include who was drawn.
+    """
+
+    method = "sampled"
+    parameters_class = _SampledParameters
+
+    @property
+    def share(self) -> float:
+        return self.parameters.share
+
+    def notes(self) -> JsonObject:
+        asked = {"asked": self._closed[0].participants} if self._closed else {}
+        return {**asked, "share": self.share} if self._questions else {}
+
+
+class Smart(PartitionMachine[SmartParameters]):
+    """CHP with a report made for the consumers' own bins, wherever that is no worse for anybody (`smart.py`)."""
+
+    method = "smart"
+    parameters_class = SmartParameters
+
+    @cached_property
+    def _choice(self) -> Choice:
+        given = self.parameters
+        return choose(
+            self.partition, tuple(self.consumers), self._budget, given.mechanism, given.objective
+        )
+
+    @property
+    def _budget(self) -> float:
+        return smallest(self.consumers, self.campaign.epsilon)
+
+    def design(self) -> JsonObject | None:
+        return self._choice.to_json() if self._questions else None
+
+    def take_design(self, design: JsonObject) -> None:
+        self._choice = Choice.from_json(
+            design, self.partition.cells, len(self.consumers), self._budget
+        )
+
+    @cached_property
+    def _mechanism(self) -> Mechanism:
+        return self._choice.mechanism
+
+    def _cells(self, counts: Integers, n: int) -> CellEstimates:
+        mechanism = self._choice.mechanism
+        if not isinstance(mechanism, SetStrategy):
+            return super()._cells(counts, n)
+        return OutputCells(
+            self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population
+        )
+
+    def notes(self) -> JsonObject:
+        if not self._questions:
+            return {}
+        return {
+            "predicted_gain_over_chp": self._choice.gain,
+            "predicted_variance_ratio": list(self._choice.ratios),
+            "objective": self.parameters.objective,
+        }
+
+
+class Split(HistogramMachine[HistogramParameters]):
+    """The paper's baseline: every participant answers every consumer, at a share of epsilon each; the parts add up.
+
+    The schema has one attribute per consumer, with that consumer's bins of the same number.
+    """
+
+    method = "split"
+    parameters_class = HistogramParameters
+
+    @classmethod
+    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+        own = [union([consumer], low, high) for consumer in consumers]
+        names = [
+            name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers
+        ]
+        return Schema(tuple(map(numeric_attribute, names, own)))
+
+    def __init__(self, campaign: Campaign, parameters: HistogramParameters) -> None:
+        super().__init__(campaign, parameters)
+        if len(campaign.schema) != len(self.consumers):
+            raise SchemaError(
+                f"method 'split' needs one attribute per consumer: {len(self.consumers)}, not {len(campaign.schema)}"
+            )
+        self._partitions = [Partition(attribute.edges) for attribute in campaign.schema]
+        for partition, consumer in zip(self._partitions, self.consumers, strict=True):
+            partition.spans(consumer)
+
+    @cached_property
+    def _questions(self) -> tuple[Question, ...]:
+        share = (
+            self.campaign.epsilon / len(self.consumers) * (_HAIR if len(self.consumers) > 1 else 1)
+        )
+        return tuple(
+            Question(
+                (name,),
+                build(self.parameters.mechanism, partition.cells, smallest([consumer], share)),
+            )
+            for name, partition, consumer in zip(
+                self.campaign.schema.names, self._partitions, self.consumers, strict=True
+            )
+            if union([consumer], self.low, self.high).cells > 1
+        )
+
+    def _asked(self) -> dict[str, PureCells]:
+        """What each attribute that was asked about showed."""
+        tally = self._tally()
+        if tally is None:
+            return {}
+        found = {}
+        for i, question in enumerate(self._questions):
+            name, n = question.attributes[0], tally.participants
+            frequencies = question.mechanism.estimate(tally.counts[i], n).frequencies
+            partition = self._partitions[self.campaign.schema.index(name)]
+            found[name] = PureCells(partition, question.mechanism, frequencies, n, self.population)
+        return found
+
+    def answer(self) -> ConsumerCounts:
+        counts: list[Floats] = []
+        variances: list[Floats] = []
+        asked = self._asked()
+        for name, consumer in zip(self.campaign.schema.names, self.consumers, strict=True):
+            if name in asked:
+                (count,), (variance,) = read_off(asked[name], [consumer])
+            else:
+                count, variance = (
+                    np.full(consumer.bins, float(self.population)),
+                    np.zeros(consumer.bins),
+                )
+            counts.append(count)
+            variances.append(variance)
+        # Late questions are answered from what was asked for the consumer with the most bins.
+        finest = max(asked.values(), key=lambda cells: cells.partition.cells, default=None)
+        return ConsumerCounts(tuple(counts), tuple(variances), finest)
+
+    def measured(self) -> list[Marginal]:
+        if not self._closed:
+            return []
+        return [_marginal(name, cells, cells.asked) for name, cells in self._asked().items()]

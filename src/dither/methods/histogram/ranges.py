@@ -1,0 +1,386 @@
+"""The method `ranges`: one report made for every interval of a line, for ranges, quantiles and means that nobody named before.
+
+A participant answers once, at full epsilon, about one of 128 cells of equal width, the first and the last of them cut further,
+since people are often heaped at the ends of a range: zeros, and whatever was moved there from beyond. Every edge that a consumer
+named is an edge of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with
+exact variances, as for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised
+maximum likelihood with the smoothness that the reports call for (`fit/density.py`); estimates are read off these. The square
+wave of Li et al. (SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Literal
+
+import numpy as np
+
+from dither.checks import check_choice, check_whole
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.fit import Independent
+from dither.fit.density import likely_density, rough_shares
+from dither.mechanisms import SetStrategy, mechanism_from_json
+from dither.mechanisms.outputs import OutputMechanism
+from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms.square_wave import SquareWave
+from dither.methods.histogram.consumer import Consumer, Partition, union
+from dither.methods.histogram.estimates import ConsumerCounts, OutputCells, read_off
+from dither.methods.histogram.machine import (
+    HistogramParameters,
+    PartitionMachine,
+    numeric_attribute,
+    smallest,
+)
+from dither.methods.histogram.smart import (
+    MAX_EPSILON,
+    Design,
+    design_strategy,
+    fresh_sets,
+    likelihood_shares,
+)
+from dither.reports import Question
+from dither.schema import Schema
+from dither.types import Flags, Floats, Integers, JsonObject
+
+MAX_CELLS = 256
+MIN_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
+_RIDGE = 1e-3  # of the mean diagonal: single cells matter a little too, so that all of them stay estimable
+_DRAWN = 1500  # sets to choose from
+_KEPT, _KEPT_PER_CELL = (
+    400,
+    7,
+)  # how many of them are asked through in the end, at least; each with its mirror image
+_SEARCHED = 300
+_ROUNDS, _STEPS, _LAST_STEPS = 8, 12, 80
+_STEP = 0.7  # exponent of a multiplicative step, as in `smart`
+_ROOT = np.sqrt(2.0)
+
+
+@lru_cache(maxsize=64)
+def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
+    """The strategy for all intervals of a line of cells.
+
+    Beyond epsilon 12 nothing is left to gain, and less is spent than asked. On one computer the same cells and epsilon give the
+    same strategy; whoever needs it elsewhere keeps its whole numbers (`ProtocolMachine.design`).
+    """
+    from threadpoolctl import threadpool_limits
+
+    check_whole("cells", cells, 2, MAX_CELLS)
+    spent = min(check_epsilon(epsilon), MAX_EPSILON)
+    if spent < MIN_EPSILON:
+        raise ParameterError(
+            f"method 'ranges' takes an epsilon of {MIN_EPSILON:g} or more, not {epsilon:g}; raise it, or use chp",
+            where="epsilon",
+            value=epsilon,
+        )
+    with threadpool_limits(1):  # matrices of this size lose time by being shared out
+        made = design_strategy(_optimise_intervals(cells + cells % 2, spent), spent)
+    if made.cells == cells:
+        return made
+    # One cell more has a middle to mirror at; nobody is in it, and the other cells' draws are what they are without it.
+    within = (1 << cells) - 1
+    return SetStrategy(
+        cells, tuple(mask & within for mask in made.sets), made.high, made.low, made.rest[:cells]
+    )
+
+
+def interval_gram(cells: int) -> Floats:
+    """W'W of all intervals of the line, each row weighed by one over their number: in how many both of two cells lie."""
+    place = np.arange(cells)
+    together = np.minimum.outer(place + 1, place + 1) * (cells - np.maximum.outer(place, place))
+    return np.asarray(together / (cells * (cells + 1) / 2), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class _Mirrored:
+    """The problem in the basis of symmetric and antisymmetric vectors; one of each pair of mirrored sets stands for both."""
+
+    cells: int
+    ratio: float
+    grams: tuple[Floats, Floats]
+
+    def split(self, rows: Floats) -> tuple[Floats, Floats]:
+        half = self.cells // 2
+        left, right = rows[:, :half], rows[:, : half - 1 : -1]
+        return (left + right) / _ROOT, (left - right) / _ROOT
+
+    def join(self, symmetric: Floats, anti: Floats) -> Floats:
+        same, across = (symmetric + anti) / 2, (symmetric - anti) / 2
+        return np.block([[same, across[:, ::-1]], [across[::-1], same[::-1, ::-1]]])
+
+    def balance(self, chances: Floats, symmetric: Floats) -> Floats:
+        """The nearest chances in relative entropy under which every cell's add up to one: Newton's method on the dual."""
+        dual, current = np.zeros(symmetric.shape[1]), chances
+        for _ in range(60):
+            miss = current @ symmetric - _ROOT / self.cells
+            if np.abs(miss).max() < 1e-12:
+                break
+            curvature = (symmetric * current[:, None]).T @ symmetric
+            step = np.linalg.solve(
+                curvature + 1e-12 * float(np.trace(curvature)) * np.eye(len(miss)), miss
+            )
+            reach = float(np.abs(symmetric @ step).max())
+            dual -= step / max(1.0, reach / 2.0)  # a long step could overflow the exponential
+            current = chances * np.exp(symmetric @ dual)
+        return np.asarray(current, dtype=np.float64)
+
+    def improve(
+        self, sets: Flags, chances: Floats, steps: int
+    ) -> tuple[Floats, tuple[Floats, Floats]]:
+        """Multiplicative steps; gives the chances and how much each product of cells still matters, in both parts."""
+        parts = self.split(likelihood_shares(sets, self.ratio))
+        chances = self.balance(chances, parts[0])
+        for step in range(steps + 1):
+            inverses = [
+                np.linalg.inv(self.cells * (part * chances[:, None]).T @ part) for part in parts
+            ]
+            pulls = [
+                inverse @ gram @ inverse for inverse, gram in zip(inverses, self.grams, strict=True)
+            ]
+            if step == steps:
+                break
+            gain = self.cells * sum(
+                np.einsum("ij,ij->i", part @ pull, part)
+                for part, pull in zip(parts, pulls, strict=True)
+            )
+            now = sum(float(np.trace(g @ i)) for g, i in zip(self.grams, inverses, strict=True))
+            chances = self.balance(chances * (gain / now) ** _STEP, parts[0])
+        return chances, (pulls[0], pulls[1])
+
+
+def _optimise_intervals(cells: int, epsilon: float) -> Design:
+    """The sets for an even number of cells and how often each is used: drawn along the workload at first, then searched for."""
+    ratio, rng = float(np.exp(epsilon)), np.random.default_rng(cells)
+    gram = interval_gram(cells)
+    gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
+    half = cells // 2
+    same, across = gram[:half, :half], gram[:half, : half - 1 : -1]
+    problem = _Mirrored(cells, ratio, (same + across, same - across))
+    sets = _first_sets(cells, ratio, rng)
+    chances = np.full(len(sets), 1 / len(sets))
+    for _ in range(_ROUNDS):
+        chances, pulls = problem.improve(sets, chances, _STEPS)
+        found = _one_of_each(_search(problem, sets, chances, pulls, rng))
+        sets, chances = _most_used(sets, chances, _DRAWN)
+        fresh = found[~_known(sets, found)]
+        if len(fresh):
+            sets = np.concatenate([sets, fresh])
+            chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
+    chances, _ = problem.improve(sets, chances, _LAST_STEPS // 2)
+    sets, chances = _most_used(sets, chances, max(_KEPT, _KEPT_PER_CELL * cells))
+    chances, _ = problem.improve(sets, chances, _LAST_STEPS)
+    return _both(sets, chances, ratio)
+
+
+def _both(sets: Flags, chances: Floats, ratio: float) -> Design:
+    """The design with the mirror images in it; a set that is its own image is there once."""
+    alone = (sets == sets[:, ::-1]).all(axis=1)
+    whole = np.concatenate([sets, sets[~alone][:, ::-1]])
+    shares = np.concatenate([np.where(alone, chances, chances / 2), chances[~alone] / 2])
+    posterior = likelihood_shares(whole, ratio)
+    return Design(whole, shares, whole.shape[1] * shares * posterior.min(axis=1))
+
+
+def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
+    """Intervals of fitting lengths, single cells, and random sets along the workload."""
+    middle = 1 / (1 + ratio**0.5)
+    values, vectors = np.linalg.eigh(interval_gram(cells))
+    scores = rng.normal(size=(_DRAWN, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+    sizes = np.maximum(
+        1, np.round(np.clip(rng.normal(middle, 0.1, _DRAWN), 1 / cells, 0.6) * cells)
+    )
+    drawn = scores.argsort(axis=1).argsort(axis=1) >= cells - sizes[:, None]
+    lengths = {max(1, round(cells * (middle + more))) for more in np.linspace(-0.15, 0.1, 8)}
+    place = np.arange(cells)
+    runs = [
+        (place >= a) & (place < a + length)
+        for length in sorted(lengths)
+        for a in range(1 - length, cells)
+    ]
+    sets = np.concatenate([drawn, np.array(runs), np.eye(cells, dtype=bool)])
+    size = sets.sum(axis=1)
+    return _one_of_each(sets[(size > 0) & (size < cells)])
+
+
+def _one_of_each(sets: Flags) -> Flags:
+    """Of each set and its mirror image the one that comes first, once."""
+    own, image = np.packbits(sets, axis=1), np.packbits(sets[:, ::-1], axis=1)
+    first = np.array(
+        [a.tobytes() <= b.tobytes() for a, b in zip(own, image, strict=True)], dtype=bool
+    )
+    return np.unique(np.where(first[:, None], sets, sets[:, ::-1]), axis=0)
+
+
+def _search(
+    problem: _Mirrored,
+    sets: Flags,
+    chances: Floats,
+    pulls: tuple[Floats, Floats],
+    rng: np.random.Generator,
+) -> Flags:
+    """Sets that break the optimality condition, reached from sets in use (`smart.fresh_sets`)."""
+    posterior = likelihood_shares(sets, problem.ratio)
+    symmetric, anti = problem.split(posterior)
+    gain = problem.cells * (
+        np.einsum("ij,ij->i", symmetric @ pulls[0], symmetric)
+        + np.einsum("ij,ij->i", anti @ pulls[1], anti)
+    )
+    root = np.sqrt(chances)
+    price = np.linalg.lstsq(symmetric * root[:, None], gain * root, rcond=None)[0] / _ROOT
+    tried = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    ones = np.ones(problem.cells)
+    whole_price = np.concatenate([price, price[::-1]])
+    return fresh_sets(tried, problem.join(*pulls), whole_price, problem.ratio, ones, rng)
+
+
+def _most_used(sets: Flags, chances: Floats, most: int) -> tuple[Flags, Floats]:
+    if len(sets) <= most:
+        return sets, chances
+    kept = np.sort(np.argsort(-chances, kind="stable")[:most])
+    return sets[kept], chances[kept]
+
+
+def _known(sets: Flags, wanted: Flags) -> Flags:
+    known = {row.tobytes() for row in np.packbits(sets, axis=1)}
+    return np.array([row.tobytes() in known for row in np.packbits(wanted, axis=1)], dtype=bool)
+
+
+CELLS = 128
+_END_PARTS = 8
+_END_CUTS = (
+    1,
+    2,
+    4,
+)  # the first and the last cell have edges at an eighth, a quarter and a half of them
+OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
+RangeMechanism = Literal["strategy", "square-wave"]
+
+
+@dataclass(frozen=True)
+class _RangesParameters(HistogramParameters):
+    """`consumers`: who wants which bins besides; `mechanism`: strategy (made for all ranges) or square-wave."""
+
+    consumers: str = str(OVERVIEW)
+    mechanism: RangeMechanism = "strategy"
+
+    def __post_init__(self) -> None:
+        """The mechanisms of other methods are of no use here; these two are checked as they are read."""
+
+
+def range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+    """Cells of equal width, finer at both ends, with every consumer's edges among theirs, at most 256; who names 128 cells or more
+    gets those."""
+    partition = union(consumers, low, high)
+    if partition.cells < CELLS:
+        even = Consumer.by_count(CELLS, low, high)
+        fine = union([*consumers, even, _ends(low, high)], low, high)
+        partition = fine if fine.cells <= MAX_CELLS else union([*consumers, even], low, high)
+    if partition.cells > MAX_CELLS:
+        raise ParameterError(
+            f"the consumers' edges make {partition.cells:,} cells, and method 'ranges' takes at most {MAX_CELLS}; name fewer "
+            "bins, or use chp",
+            where="consumers",
+            value=partition.cells,
+        )
+    return partition
+
+
+def _ends(low: float, high: float) -> Consumer:
+    """The edges inside the first and the last cell."""
+    edges = Consumer.by_count(_END_PARTS * CELLS, low, high).edges
+    last = len(edges) - 1
+    return Consumer(
+        "both ends",
+        tuple(edges[i] for i in (0, *_END_CUTS, *(last - i for i in _END_CUTS[::-1]), last)),
+    )
+
+
+class Ranges(PartitionMachine[_RangesParameters]):
+    """Everybody answers once through a report made for all intervals; estimates are smooth, and raw counts stay beside them."""
+
+    method = "ranges"
+    parameters_class = _RangesParameters
+    overview = (OVERVIEW,)
+
+    @classmethod
+    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+        return Schema((numeric_attribute(name, range_cells(consumers, low, high)),))
+
+    @property
+    def _budget(self) -> float:
+        return smallest(self.consumers, self.campaign.epsilon)
+
+    @cached_property
+    def _mechanism(self) -> OutputMechanism:
+        if self.parameters.mechanism == "square-wave":
+            return SquareWave.for_epsilon(self.partition.cells, self._budget)
+        return interval_strategy(self.partition.cells, self._budget)
+
+    @cached_property
+    def _questions(self) -> tuple[Question, ...]:
+        return (Question(self.campaign.schema.names, self._mechanism),)
+
+    def design(self) -> JsonObject | None:
+        return self._mechanism.to_json() if self.parameters.mechanism == "strategy" else None
+
+    def take_design(self, design: JsonObject) -> None:
+        kept = mechanism_from_json(design)
+        if not isinstance(kept, SetStrategy) or kept.cells != self.partition.cells:
+            raise ReportError(
+                f"the mechanism that was kept is no strategy for {self.partition.cells} cells"
+            )
+        if kept.epsilon > self._budget:
+            raise PrivacyError(
+                f"the mechanism that was kept spends epsilon {kept.epsilon}", where="epsilon"
+            )
+        self._mechanism = kept
+
+    def _cells(self, counts: Integers, n: int) -> OutputCells:
+        mechanism, outputs = self._mechanism, counts.astype(np.float64)
+        widths = np.diff(self.partition.edges)
+        rough = rough_shares(mechanism.chance_table, outputs, widths)
+        smoothed = (
+            mechanism.density(counts)
+            if isinstance(mechanism, SquareWave)
+            else likely_density(mechanism.chance_table, counts, widths)
+        )
+        return OutputCells(
+            self.partition, mechanism, rough * len(rough), counts, self.population, smoothed
+        )
+
+    def answer(self) -> ConsumerCounts:
+        cells = self.cells
+        assert isinstance(cells, OutputCells)  # there is always something to ask
+        assert cells.smoothed is not None
+        likely = [
+            self.partition.membership(c) @ cells.smoothed * self.population for c in self.consumers
+        ]
+        return ConsumerCounts(*read_off(cells, self.consumers), cells, tuple(likely))
+
+    def model(self) -> Independent:
+        self._finished()
+        assert self.cells is not None
+        assert self.cells.smoothed is not None
+        return Independent(self.campaign.schema, (self.cells.smoothed,))
+
+    def notes(self) -> JsonObject:
+        return {"cells": self.partition.cells}
+
+
+@dataclass(frozen=True)
+class _WaveParameters(_RangesParameters):
+    """`consumers`: who wants which bins; the mechanism is the square wave."""
+
+    mechanism: RangeMechanism = "square-wave"
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, ("square-wave",))
+
+
+class Wave(Ranges):
+    """The same cells asked through the square wave of Li et al., with their own estimate."""
+
+    method = "square-wave"
+    parameters_class = _WaveParameters

@@ -1,0 +1,101 @@
+"""A junction tree of the true table, without any privacy: how much of an error is the model's, not the noise's.
+
+Reference: NoPrivJTree of Liu et al., EDBT 2023, section 6.1; the tree is that of Chen, Xiao, Zhang, Xu, KDD 2015. It sees
+the records themselves, which no `ProtocolMachine` does: so it is no such machine, is asked for by a switch, and its
+release says that it is not private.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from dither.checks import check_between, check_whole
+from dither.errors import ParameterError, PrivacyError
+from dither.fit import (
+    Triangulation,
+    mutual_information,
+    mutual_information_threshold,
+    triangulate_capped,
+)
+from dither.fit.junction_tree import JunctionTree
+from dither.methods.tree import tree_notes
+from dither.schema import Schema
+from dither.schema.cells import count_cells
+from dither.types import Codes, Floats, JsonObject
+
+METHOD = "jtree-nonprivate"
+EPSILON = math.inf
+SUMMARY = "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise."
+REFERENCE = (
+    "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015"
+)
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class TrueTreeParameters:
+    """`phi` as in the papers: a pair whose mutual information is below min(k-1) phi^2 / 2 counts as independent."""
+
+    phi: float = 0.3
+    max_clique_cells: int = 20_000
+
+    def __post_init__(self) -> None:
+        check_between("phi", self.phi, 0, 1)
+        check_whole("max_clique_cells", self.max_clique_cells, 2)
+
+
+def require_switch(no_privacy: bool) -> None:
+    """Refuse to run unless the caller has said in so many words that there is to be no privacy."""
+    if not no_privacy:
+        raise PrivacyError(
+            f"method {METHOD!r} reads the true records and protects nobody; it has to be asked for with no_privacy",
+            where="no_privacy",
+        )
+
+
+def publish_nonprivate(
+    codes: Codes,
+    schema: Schema,
+    parameters: TrueTreeParameters | None = None,
+    *,
+    no_privacy: bool = False,
+) -> JunctionTree:
+    """The junction tree whose cliques have the table's own distributions. NOT private: epsilon is infinite."""
+    require_switch(no_privacy)
+    if not len(codes):
+        raise ParameterError("a junction tree needs at least one row", where="table")
+    chosen = parameters or TrueTreeParameters()
+    tree = _true_tree(codes, schema, chosen)
+    return JunctionTree(
+        schema, tree, tuple(_frequencies(codes, schema, clique) for clique in tree.cliques)
+    )
+
+
+def _true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> Triangulation:
+    """The tree of the pairs at or above the threshold; the weakest go where a clique would exceed the cap."""
+    strengths: dict[Pair, float] = {}
+    for i, j in combinations(range(len(schema)), 2):
+        information = mutual_information(_frequencies(codes, schema, (i, j)))
+        if information >= mutual_information_threshold(
+            schema.cardinalities[i], schema.cardinalities[j], parameters.phi
+        ):
+            strengths[i, j] = information
+    return triangulate_capped(schema.cardinalities, strengths, parameters.max_clique_cells)
+
+
+def release_notes(model: JunctionTree) -> JsonObject:
+    """What a release of it must state."""
+    return {
+        "private": False,
+        "warning": "made from the true records without any privacy; for comparison only, not to be published",
+        **tree_notes(model.schema, model.tree),
+    }
+
+
+def _frequencies(codes: Codes, schema: Schema, positions: Sequence[int]) -> Floats:
+    return np.asarray(count_cells(codes, schema.cardinalities, positions) / len(codes), np.float64)

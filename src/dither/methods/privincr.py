@@ -1,0 +1,695 @@
+"""PrivIncr: rounds of pair questions that prune weak pairs, then questions about the cliques of a junction tree.
+
+Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential privacy", EDBT 2023. Every
+participant answers one question at full epsilon. Answers are pooled by their whole variance, of noise and of who was asked (the
+paper's weights: erratum 6); pairs are pruned by risk unless the paper's rule is asked for, since that prunes nothing (erratum 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from dither.checks import (
+    check_between,
+    check_choice,
+    check_finite,
+    check_whole,
+    check_whole_or_none,
+)
+from dither.errors import ParameterError, TooFewAnswers
+from dither.fit import (
+    Marginal,
+    Triangulation,
+    answers_of,
+    check_asked,
+    mutual_information,
+    mutual_information_threshold,
+    norm_sub,
+    pool,
+    shrunk_squares,
+    triangulate_capped,
+)
+from dither.fit.factorise import Factorisation, compose, factorise, factorise_by_information
+from dither.fit.junction_tree import JunctionTree, TreeFit
+from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
+from dither.methods.calm import Table, reconstruct
+from dither.methods.evidence import Evidence, Pair, PairEvidence, merged
+from dither.methods.independent import question_shares
+from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
+from dither.methods.tree import (
+    FALLBACK,
+    factor_cells,
+    fit_jointly,
+    fit_notes,
+    tree_notes,
+    without_dependence,
+)
+from dither.reports import Plan, Question, question
+from dither.schema import Schema
+from dither.tally import CountTally, RoundTally
+from dither.types import Floats, Integers, JsonObject
+
+ROUNDS = 3
+JOINT_CELLS, PAPER_CELLS = 8_000, 1_500
+SINGLES = 0.3  # the share of one-attribute questions where pairs tell nothing of single attributes
+STRONG = (
+    0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
+)
+
+
+@dataclass(frozen=True)
+class PrivIncrParameters:
+    """What PrivIncr leaves open; defaults are the ones that measured best, the paper's are named.
+
+    `rounds` (T, three or as many as the participants allow) and `omega`, the share of participants they use.
+    `threshold=calibrated` prunes by risk: a pair stays when its estimated squared dependence is worth more than `price`
+    times the noise that it will have in the end; with `phi` it must also reach the paper's mutual information in the end.
+    `threshold=paper` is eq. 18 with `alpha` and phi (0.3). Pairs in which even a strong dependence would not stand out
+    by `significance` standard deviations are not asked. `shares` of the pairs grow with the root of their cells, or with
+    their `cells` as in the paper; `singles` is the share of one-attribute questions (by default from the domains' widths;
+    the paper: 0). `fit=joint` fits the tree to everything measured at once,
+    `fit=paper` takes each clique by itself, larger ones by factors of at most `factor_cells`.
+    """
+
+    rounds: int | None = None
+    omega: float = 0.5
+    threshold: Literal["calibrated", "paper"] = "calibrated"
+    phi: float | None = None
+    alpha: float = 0.05
+    significance: float = 2.0
+    price: float = 0.7
+    mechanism: str = "best"
+    shares: Literal["root", "cells", "uniform"] = "root"
+    singles: float | None = None
+    fit: Literal["joint", "paper"] = "joint"
+    max_clique_cells: int | None = None
+    factor_cells: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("mechanism", self.mechanism, POOLED_NAMES)
+        check_between("omega", self.omega, 0, 1, ends="()")
+        if self.singles is not None:
+            check_between("singles", self.singles, 0, 1, ends="[)")
+        check_between("alpha", self.alpha, 0, 1, ends="(]")
+        if self.phi is not None:
+            check_between("phi", self.phi, 0, 1)
+        for name, least in (("rounds", 1), ("max_clique_cells", 2), ("factor_cells", 2)):
+            check_whole_or_none(name, getattr(self, name), least)
+        check_finite("significance", self.significance)
+        check_between("price", self.price, 0, math.inf, ends="[)")
+
+    @property
+    def degree(self) -> float:
+        """phi with its default: the paper's 0.3 for its own rule, none beside the noise test."""
+        return self.phi if self.phi is not None else (0.3 if self.threshold == "paper" else 0.0)
+
+    @property
+    def clique_cells(self) -> int:
+        """The cap on a clique's cells; a clique that is taken by itself has to be smaller to be worth anything."""
+        return self.max_clique_cells or (JOINT_CELLS if self.fit == "joint" else PAPER_CELLS)
+
+
+def _check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
+    """Refuse what cannot work before anybody is asked."""
+    check_clique_cells(campaign.schema, parameters.clique_cells)
+    if parameters.rounds is not None:
+        people = int(campaign.participants * parameters.omega / parameters.rounds)
+        questions = _first_questions(campaign, parameters)
+        if people < questions and parameters.rounds == 1:
+            raise TooFewAnswers(
+                f"{campaign.participants:,} participants are too few: {people:,} of them answer the first round's {questions} "
+                "questions; ask more participants",
+                where="participants",
+                value=campaign.participants,
+            )
+        if people < questions:
+            raise ParameterError(
+                f"rounds={parameters.rounds} leaves {people:,} participants per round for {questions} questions; "
+                "ask for fewer rounds, a larger omega, or more participants",
+                where="rounds",
+                value=parameters.rounds,
+            )
+
+
+def _rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
+    """T: as asked, else three or as many as give every question of a round ten people, at least one."""
+    if parameters.rounds is not None:
+        return parameters.rounds
+    enough = (
+        campaign.participants * parameters.omega / (10 * _first_questions(campaign, parameters))
+    )
+    return max(1, min(ROUNDS, int(enough)))
+
+
+def _first_questions(campaign: Campaign, parameters: PrivIncrParameters) -> int:
+    d = len(campaign.schema)
+    return math.comb(d, 2) + (d if usual_singles(campaign, parameters) > 0 else 0)
+
+
+def usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+    """The share of one-attribute questions while all pairs are asked: as given, else what pairs tell too little of."""
+    if parameters.singles is not None:
+        return parameters.singles
+    return SINGLES * max(0.0, 1 - told_of_singles(campaign, parameters))
+
+
+def told_of_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+    """How much one answer about a pair tells of its two attributes, in answers about one attribute; the mean over all pairs.
+
+    The information is one over the variance of a frequency, of noise and of who was asked. Two for an epsilon without end, when
+    an answer about a pair is one about each; little for wide pairs, whose noise adds up over the cells of a row.
+    """
+    sizes = campaign.schema.cardinalities
+    told = weight = 0.0
+    for k, m in combinations(sizes, 2):
+        pair: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
+        for own, other in ((k, m), (m, k)):
+            alone: Mechanism = mechanism(parameters.mechanism, own, campaign.epsilon)
+            chance = (1 - 1 / own) / own
+            one = alone.variance(1 / own, 1) + chance
+            told += math.sqrt(k * m) * one / (pair.group_variance(other, 1 / own, 1) + chance)
+        weight += math.sqrt(k * m)
+    return told / weight if weight else 0.0
+
+
+def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[Pair]:
+    """The pairs in which a strong dependence would stand out from noise, were there d pairs to ask.
+
+    A pair with Cramer's V of phi lies about phi^2 (min(k_i, k_j) - 1) / (k_i k_j) from independence, squared; the
+    null standard deviation is sqrt(2 (k_i-1)(k_j-1)) s^2. Asking about any other pair would cost participants and teach
+    nothing. The paper's rule asks about all of them.
+    """
+    schema = campaign.schema
+    every = list(combinations(range(len(schema)), 2))
+    if parameters.threshold == "paper":
+        return every
+    people = campaign.participants * (1 - usual_singles(campaign, parameters)) / len(schema)
+    out = []
+    for i, j in every:
+        k, m = schema.cardinalities[i], schema.cardinalities[j]
+        chosen: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
+        noise = chosen.total_variance / (k * m * people)
+        seen = STRONG**2 * (min(k, m) - 1) / (k * m)
+        if seen >= parameters.significance * math.sqrt(2 * (k - 1) * (m - 1)) * noise:
+            out.append((i, j))
+    return out
+
+
+def singles_share(
+    campaign: Campaign, learnable: int, left: int, parameters: PrivIncrParameters
+) -> float:
+    """The share of one-attribute questions, given how many pairs can be learnt and how many are left.
+
+    What the pairs that cannot be learnt would have had goes to singles; and when fewer pairs than attributes are left,
+    most attributes have nothing but their own marginal to learn, so singles get the share of the missing pairs.
+    """
+    d = len(campaign.schema)
+    every, usual = math.comb(d, 2), usual_singles(campaign, parameters)
+    if parameters.threshold == "paper" or not every or parameters.singles == 0:
+        return usual
+    return max(1 - (1 - usual) * learnable / every, 1 - left / d)
+
+
+def round_plan(
+    campaign: Campaign,
+    parameters: PrivIncrParameters,
+    number: int,
+    population: float,
+    sets: Sequence[tuple[int, ...]],
+    singles: float,
+) -> Plan:
+    """A round of questions about some attribute sets, with a share of `singles` beside them.
+
+    Where an answer about a pair tells more of single attributes than an answer about one of them does, all pairs that are not
+    asked anyway are asked for the singles' sake (`told_of_singles`).
+    """
+    schema = campaign.schema
+    names = schema.names
+    questions: list[Question] = []
+    shares: list[float] = []
+    if sets:
+        questions = [_ask(schema, campaign, parameters, [names[a] for a in s]) for s in sets]
+        shares = [(1 - singles) * float(w) for w in _weights(questions, parameters.shares)]
+    if singles > 0 or not sets:
+        whole = singles if sets else 1.0
+        others = [p for p in combinations(range(len(names)), 2) if p not in set(sets)]
+        if (
+            number
+            and parameters.singles is None
+            and others
+            and told_of_singles(campaign, parameters) >= 1
+        ):
+            alone = [_ask(schema, campaign, parameters, [names[i], names[j]]) for i, j in others]
+            shares += [whole * float(w) for w in _weights(alone, parameters.shares)]
+        else:
+            alone = [_ask(schema, campaign, parameters, [name]) for name in names]
+            shares += [whole * s for s in question_shares(alone, "least-error")]
+        questions += alone
+    total = math.fsum(shares)
+    return Plan(number, tuple(questions), tuple(s / total for s in shares), population=population)
+
+
+def _ask(
+    schema: Schema, campaign: Campaign, parameters: PrivIncrParameters, names: Sequence[str]
+) -> Question:
+    return question(schema, names, campaign.epsilon, parameters.mechanism)
+
+
+def _weights(
+    questions: Sequence[Question], rule: str
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    power = {"cells": 1.0, "root": 0.5, "uniform": 0.0}[rule]
+    weights = np.array([float(q.mechanism.cells) ** power for q in questions])
+    return weights / weights.sum()
+
+
+SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped seldom comes back
+TOGETHER = 1.0  # standard deviations of the mean score of the pairs that may come back late
+STANDS_OUT = 2.0  # standard deviations of one of them
+
+
+def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
+    """Eq. 18: the mutual information below which the paper prunes a pair of which n people were asked, in nats.
+
+    Theorem 5.2's bound is so wide that this is negative for ordinary domains (erratum 7), and then nothing is pruned.
+    """
+    small, large = min(rows, columns), max(rows, columns)
+    cells = small * large
+    # ln((2^cells - 2) / (2 alpha)) without forming 2^cells.
+    log = cells * math.log(2) + math.log1p(-(2.0 ** (1 - cells))) - math.log(2 * alpha)
+    eta = math.sqrt(max(0.0, 2 / n * log))
+    if eta > 2 - 2 / small:
+        reach = math.log(small)
+    else:
+        half = eta / 2
+        binary = -sum(x * math.log(x) for x in (half, 1 - half) if x > 0)
+        reach = half * math.log((cells - 1) * (small - 1) * (large - 1)) + 3 * binary
+    return mutual_information_threshold(rows, columns, phi) - reach
+
+
+def prune(
+    evidence: Evidence,
+    edges: Sequence[Pair],
+    parameters: PrivIncrParameters,
+    people: float,
+    last: bool,
+) -> list[Pair]:
+    """The pairs that stay after a round, when `people` are left to be asked about pairs."""
+    sizes = evidence.schema.cardinalities
+    found = {pair: e for pair in edges if (e := evidence.pair(*pair)) is not None}
+    if parameters.threshold == "paper":
+        return [
+            (i, j)
+            for (i, j), e in found.items()
+            if mutual_information(e.projected)
+            >= relaxed_threshold(
+                sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha
+            )
+        ]
+    if not last:
+        return _may_be_worth(evidence, list(found), parameters.price, people)
+    return reaching(
+        evidence, worth_asking(evidence, list(found), parameters.price, people), parameters
+    )
+
+
+def reaching(
+    evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters
+) -> list[Pair]:
+    """Those that reach phi's mutual information."""
+    sizes = evidence.schema.cardinalities
+    enough = {
+        (i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree)
+        for i, j in pairs
+    }
+    return [
+        pair
+        for pair in pairs
+        if (e := evidence.pair(*pair)) is not None and e.information >= enough[pair]
+    ]
+
+
+def worth_asking(
+    evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
+) -> list[Pair]:
+    """The pairs whose estimated squared dependence is worth `price` times the noise that they will have in the end.
+
+    Taking a pair as independent costs its squared dependence D, keeping it the noise of its table. D is its posterior mean
+    given all pairs that were asked (`shrunk_squares`); the noise falls with the people still to come, who are shared between
+    the pairs that stay: from the pair of most dependence for its noise on, as many stay as gain most together. Squares are
+    multiplied by the pair's cells, which makes them comparable between pairs: half the L1 distance is at most half the root.
+    """
+    if not pairs:
+        return []
+    every, sizes = evidence.pairs(), evidence.schema.cardinalities
+    shrunk = shrunk_squares(
+        [e.test for e in every.values()], [(sizes[i], sizes[j]) for i, j in every]
+    )
+    squares = dict(zip(every, shrunk, strict=True))
+    now = _Asked.of(evidence, pairs)
+    dependence = now.cells * np.array([squares[pair] for pair in pairs])
+    order = np.argsort(-dependence / (now.cells * now.noise), kind="stable")
+    best, most = 0, 0.0
+    for count in range(1, len(pairs) + 1):
+        chosen = now.part(order[:count])
+        gain = float(
+            (dependence[order[:count]] - price * chosen.cells * chosen.noise_to_come(people)).sum()
+        )
+        if gain > most:
+            best, most = count, gain
+    return sorted(pairs[k] for k in order[:best])
+
+
+def _may_be_worth(
+    evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
+) -> list[Pair]:
+    """The pairs that may yet be worth their noise: whose unbiased squared dependence falls short by at most `SLACK` standard
+    deviations of noise. Few people have been asked so far, so this does not go by what all pairs together tell."""
+    noise = _Asked.of(evidence, pairs).noise_to_come(people)
+    tests = [e.test for pair in pairs if (e := evidence.pair(*pair)) is not None]
+    return [
+        pair
+        for pair, test, final in zip(pairs, tests, noise, strict=True)
+        if test.statistic >= price * final - SLACK * test.null_deviation
+    ]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What has been asked about some pairs: their cells, the people and the squared noise of each."""
+
+    cells: Floats
+    people: Floats
+    noise: Floats
+
+    @classmethod
+    def of(cls, evidence: Evidence, pairs: Sequence[Pair]) -> _Asked:
+        found = [e for pair in pairs if (e := evidence.pair(*pair)) is not None]
+        return cls(
+            np.array([e.product.size for e in found], np.float64),
+            np.array([e.pooled.n for e in found], np.float64),
+            np.array([e.test.noise for e in found]),
+        )
+
+    def part(self, chosen: Integers) -> _Asked:
+        return _Asked(self.cells[chosen], self.people[chosen], self.noise[chosen])
+
+    def noise_to_come(self, people: float) -> Floats:
+        """The squared noise when more people have been shared between these pairs by the roots of their cells."""
+        roots = np.sqrt(self.cells)
+        return np.asarray(
+            self.noise * self.people / (self.people + people * roots / max(roots.sum(), 1.0))
+        )
+
+
+@dataclass(frozen=True)
+class _CliqueLayout:
+    """The junction tree and what is asked about its cliques."""
+
+    tree: Triangulation
+    sets: tuple[tuple[int, ...], ...]
+    factorisations: tuple[Factorisation, ...] = field(default=())
+
+
+def _with_late_pairs(
+    evidence: Evidence, layout: _CliqueLayout, asked: Plan, parameters: PrivIncrParameters
+) -> _CliqueLayout:
+    """The layout with the pairs that the last round asked although they had been pruned, and that are worth their noise by now.
+
+    Narrow pairs are asked for the singles' sake to the end (`round_plan`), by which time they have about twice the answers that
+    they were judged by.
+    """
+    schema, tree = evidence.schema, layout.tree
+    held = {pair for clique in tree.cliques for pair in combinations(sorted(clique), 2)}
+    pairs = {
+        tuple(sorted(map(schema.index, q.attributes)))
+        for q in asked.questions
+        if len(q.attributes) == 2
+    }
+    found = {(i, j): e for i, j in sorted(pairs - held) if (e := evidence.pair(i, j)) is not None}
+    late = reaching(evidence, _late(evidence, found, parameters.price), parameters)
+    if not late:
+        return layout
+    strengths = {
+        pair: e.distance for pair in (*tree.kept, *late) if (e := evidence.pair(*pair)) is not None
+    }
+    return replace(
+        layout, tree=triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells)
+    )
+
+
+def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) -> list[Pair]:
+    """Where all pairs together show dependence, many weak ones are real, and each that stands out is taken; where they do not,
+    those that stand out do so by chance, and only what is worth its noise given all the others is."""
+    tests = {pair: e.test for pair, e in found.items()}
+    if sum(test.score for test in tests.values()) < TOGETHER * math.sqrt(len(tests)):
+        return worth_asking(evidence, list(found), price, 0.0)
+    return [
+        pair
+        for pair, test in tests.items()
+        if test.score >= STANDS_OUT and test.statistic >= price * test.noise
+    ]
+
+
+def lay_out(
+    evidence: Evidence,
+    edges: Sequence[Pair],
+    parameters: PrivIncrParameters,
+    epsilon: float,
+    people: float,
+) -> _CliqueLayout:
+    """The tree of the pairs that stayed, weakest dropped where a clique would exceed the cap, and the last questions.
+
+    Asked are the factors of each clique (algorithm 2), a clique that is small enough as a whole; `fit=joint` asks a factor
+    pair by pair where its pairs become more exact that way, and about every pair inside a clique that no factor holds.
+    """
+    schema = evidence.schema
+    strengths = {}
+    for pair in edges:
+        found = evidence.pair(*pair)
+        if found is not None:
+            paper = parameters.threshold == "paper"
+            strengths[pair] = mutual_information(found.projected) if paper else found.distance
+    tree = triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells)
+    most = parameters.factor_cells or factor_cells(schema, epsilon, people, len(tree.cliques))
+    split = tuple(_factorise(evidence, clique, most, parameters) for clique in tree.cliques)
+    sets = dict.fromkeys(s for f in split for s in f.sets if len(s) > 1)
+    if parameters.fit == "joint":
+        sets = {
+            s: None
+            for s in sets
+            if asked_whole(schema.cardinalities, s, epsilon, parameters.mechanism)
+        }
+        inside = sorted({pair for clique in tree.cliques for pair in combinations(clique, 2)})
+        sets |= dict.fromkeys(p for p in inside if not any(set(p) <= set(s) for s in sets))
+    return _CliqueLayout(tree, tuple(sets), split)
+
+
+def asked_whole(
+    cardinalities: Sequence[int], members: Sequence[int], epsilon: float, name: str
+) -> bool:
+    """Whether a set's pairs are read at least as exactly off answers about the whole set as off answers about each pair.
+
+    The variance, of noise and of who was asked, of a pair's frequencies: all people asked about the set, against each pair's
+    share of them; the mean over its pairs.
+    """
+    pairs = list(combinations(members, 2))
+    whole: Mechanism = mechanism(name, math.prod(cardinalities[a] for a in members), epsilon)
+    together = apart = 0.0
+    for i, j in pairs:
+        cells = cardinalities[i] * cardinalities[j]
+        alone: Mechanism = mechanism(name, cells, epsilon)
+        chance = (1 - 1 / cells) / cells
+        together += cells * (whole.group_variance(whole.cells // cells, 1 / cells, 1) + chance)
+        apart += cells * len(pairs) * (alone.variance(1 / cells, 1) + chance)
+    return together <= apart
+
+
+def _factorise(
+    evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters
+) -> Factorisation:
+    """A clique's factors of at most so many cells: by minimal redundancy as printed, else by conditional information in the
+    distribution of largest entropy that its pairs, noise taken out, allow."""
+    schema = evidence.schema
+    sizes = schema.cardinalities
+    if math.prod(sizes[a] for a in clique) <= most:
+        return Factorisation(clique, ())
+    if parameters.threshold == "paper":
+        return factorise(clique, sizes, evidence.information(), most)
+    names = [schema.names[a] for a in clique]
+    tables: list[Table] = [((names[i],), evidence.distributions[a]) for i, a in enumerate(clique)]
+    for i, j in combinations(clique, 2):
+        found = evidence.pair(i, j)
+        if found is not None:
+            tables.append(((schema.names[i], schema.names[j]), found.shrunk))
+    joint = reconstruct(schema, tables, names, rounds=20, tolerance=1e-5)
+    return factorise_by_information(clique, sizes, joint, most)
+
+
+def _fit_cliques(evidence: Evidence, layout: _CliqueLayout) -> JunctionTree:
+    """Each clique from its own pooled factors, projected on the simplex (algorithms 2 and 3)."""
+    schema = evidence.schema
+    asked = [set(a.question.attributes) for a in evidence.answers]
+    tables = []
+    for clique, split in zip(layout.tree.cliques, layout.factorisations, strict=True):
+        factors = []
+        for positions in split.sets:
+            names = [schema.names[a] for a in positions]
+            if any(set(names) <= question for question in asked):
+                factors.append(
+                    (positions, norm_sub(pool(schema, evidence.answers, names).frequencies))
+                )
+            else:  # nobody was asked: take its attributes as independent
+                factors.append(
+                    (positions, _product([evidence.distributions[a] for a in positions]))
+                )
+        tables.append(compose(clique, split, factors))
+    return JunctionTree.from_cliques(schema, layout.tree, tables)
+
+
+def _product(vectors: Sequence[Floats]) -> Floats:
+    out = np.ones(())
+    for vector in vectors:
+        out = np.multiply.outer(out, vector)
+    return np.asarray(out)
+
+
+class PrivIncr(ProtocolMachine[PrivIncrParameters]):
+    """T rounds about pairs, one about cliques. No pair that can be learnt, or none left: one round about singles."""
+
+    method = "privincr"
+    parameters_class = PrivIncrParameters
+
+    def __init__(self, campaign: Campaign, parameters: PrivIncrParameters) -> None:
+        _check_campaign(campaign, parameters)
+        super().__init__(campaign, parameters)
+        self.rounds = _rounds_of(campaign, parameters)
+        self.evidence = Evidence(campaign.schema, ())
+        self._learnable = learnable_pairs(campaign, parameters)
+        self._edges: list[Pair] = list(self._learnable)
+        self._history: list[int] = []
+        self._used = 0.0
+        self._layout: _CliqueLayout | None = None
+        self._late = 0
+        self._open: Plan | None = self._next_plan()
+
+    def _next_plan(self) -> Plan:
+        """The next round of pairs while there are rounds and pairs left, else the last round."""
+        number = len(self._closed)
+        share = singles_share(
+            self.campaign, len(self._learnable), len(self._edges), self.parameters
+        )
+        if self._edges and number < self.rounds:
+            population = self.parameters.omega / self.rounds
+            return round_plan(
+                self.campaign, self.parameters, number, population, self._edges, share
+            )
+        left = 1.0 - self._used
+        sets: tuple[tuple[int, ...], ...] = ()
+        if number:
+            people = left * self.campaign.participants
+            self._layout = lay_out(
+                self.evidence, self._edges, self.parameters, self.campaign.epsilon, people
+            )
+            sets = self._layout.sets
+        return round_plan(self.campaign, self.parameters, number, left, sets, share)
+
+    def plan(self) -> Plan | None:
+        return self._open
+
+    def _check_answers(self, tally: RoundTally) -> None:
+        assert isinstance(tally, CountTally)
+        check_asked(self.campaign.schema, (*self.evidence.answers, *answers_of([tally])))
+
+    def _go_on(self, tally: RoundTally) -> None:
+        assert self._open is not None
+        finished = not (self._edges and len(self._closed) <= self.rounds)
+        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
+        self._used = min(1.0, self._used + self._open.population)
+        if finished:
+            if (
+                self._layout is not None
+                and self.parameters.fit == "joint"
+                and self.parameters.threshold == "calibrated"
+            ):
+                before = self._layout.tree.kept
+                self._layout = _with_late_pairs(
+                    self.evidence, self._layout, self._open, self.parameters
+                )
+                self._late = len(set(self._layout.tree.kept) - set(before))
+            self._open = None
+            return
+        last = len(self._closed) == self.rounds
+        people = (
+            (1 - self._used)
+            * (1 - usual_singles(self.campaign, self.parameters))
+            * self.campaign.participants
+        )
+        self._edges = prune(self.evidence, self._edges, self.parameters, people, last)
+        self._history.append(len(self._edges))
+        self._open = self._next_plan()
+
+    @cached_property
+    def _fitted(self) -> tuple[JunctionTree, TreeFit | None]:
+        self._finished()
+        evidence = self.evidence
+        if self._layout is None or not self._layout.tree.kept:
+            return without_dependence(evidence), None
+        if self.parameters.fit == "paper":
+            return _fit_cliques(evidence, self._layout), None
+        fitted = fit_jointly(evidence, self._layout.tree)
+        return fitted.model, fitted
+
+    def model(self) -> JunctionTree:
+        return self._fitted[0]
+
+    def measured(self) -> list[Marginal]:
+        if not self._closed:
+            return []
+        return self.evidence.measured(self._layout.tree.kept if self._layout else self._edges)
+
+    def notes(self) -> JsonObject:
+        schema = self.campaign.schema
+        out: JsonObject = {
+            "pairs": math.comb(len(schema), 2),
+            "pairs_asked": len(self._learnable),
+            "rounds_of_pairs": self.rounds if self._learnable else 0,
+            "pairs_left_after_each_round": list(self._history),
+            "pairs_that_came_back": self._late,
+            "threshold": self.parameters.threshold,
+            "fit": self.parameters.fit,
+        }
+        if self._layout is not None:
+            out |= tree_notes(schema, self._layout.tree)
+        if self._open is None:
+            fitted = self._fitted[1]
+            if fitted is not None:
+                out["tree_fit"] = fit_notes(fitted)
+            if self._layout is None or not self._layout.tree.kept:
+                out["fallback"] = FALLBACK
+        return out
+
+
+@dataclass(frozen=True)
+class NoIncrementalParameters(PrivIncrParameters):
+    """PrivIncr's parameters, with one round; see there."""
+
+    rounds: int | None = 1
+
+    def __post_init__(self) -> None:
+        check_whole("rounds", self.rounds, 1, 1)
+        super().__post_init__()
+
+
+class NoIncremental(PrivIncr):
+    """One round about all pairs, one about cliques."""
+
+    method = "noincremental"
+    parameters_class = NoIncrementalParameters

@@ -1,0 +1,315 @@
+"""The methods by name: what each asks, its parameters and its reference. Modules load when a method is used."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from dither.checks import check_whole
+from dither.errors import ParameterError, PrivacyError
+from dither.mechanisms.probability import check_epsilon
+from dither.methods.holdout import HoldOut
+from dither.methods.machine import (
+    Campaign,
+    ProtocolMachine,
+    build_parameters,
+    describe_parameters,
+    tallies_in,
+)
+from dither.methods.prior import prior_from_state
+from dither.methods.reduction import Reduced, reduce_schema
+from dither.plugins import Plugin, plugin, usable
+from dither.schema import Schema, schema_from_json
+from dither.tally.archive import decoding, unpack
+from dither.types import JsonMapping, JsonObject
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: where it lives and what a user should know before choosing it."""
+
+    name: str
+    module: str
+    machine: str
+    asks: str
+    summary: str
+    reference: str
+
+    def load(self) -> type[ProtocolMachine]:
+        """The machine's class."""
+        loaded: type[ProtocolMachine] = getattr(import_module(self.module), self.machine)
+        return loaded
+
+    def parameters(self) -> type:
+        """The dataclass of the method's parameters."""
+        return self.load().parameters_class
+
+    def defaults(self) -> JsonObject:
+        """Parameter names with their defaults."""
+        return describe_parameters(self.parameters())
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method(
+            "mixture",
+            "dither.methods.mixture.machine",
+            "MixtureProtocol",
+            "one pair (or a larger set, or one attribute) per participant, full epsilon, one or two rounds",
+            "The house method: one mixture of products fitted to all noisy pair marginals at once, stopped where its "
+            "estimated risk is least.",
+            "Dither, docs/explanation/mixture.md",
+        ),
+        Method(
+            "independent",
+            "dither.methods.independent",
+            "IndependentProtocol",
+            "one attribute per participant, full epsilon, one round",
+            "One-way marginals as well as they can be learnt, no dependence: the line every other method has to beat.",
+            "Wang, Blocki, Li, Jha, USENIX Security 2017 (mechanisms)",
+        ),
+        Method(
+            "lopub",
+            "dither.methods.lopub",
+            "LoPub",
+            "every attribute of every participant, epsilon split over them, one round",
+            "Joint distributions by EM, Lasso or both from whole randomised records, a dependency graph and a junction tree.",
+            "Ren, Yu, Yu, Yang, Yang, McCann, Yu, IEEE TIFS 2018 (LoPub)",
+        ),
+        Method(
+            "privincr",
+            "dither.methods.privincr",
+            "PrivIncr",
+            "pairs in rounds, then cliques: one question per participant, full epsilon",
+            "Prunes weak pairs round by round, then fits a junction tree to all answers.",
+            "Liu, Tang, Hu, Jin, Guo, EDBT 2023",
+        ),
+        Method(
+            "noincremental",
+            "dither.methods.privincr",
+            "NoIncremental",
+            "all pairs in one round, then cliques: one question per participant, full epsilon",
+            "PrivIncr without its rounds, for comparison.",
+            "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1",
+        ),
+        Method(
+            "calm",
+            "dither.methods.calm",
+            "Calm",
+            "one set of a cover of all pairs per participant, full epsilon, one round",
+            "Consistent marginals of covering sets, and a tree fitted to them for rows.",
+            "Zhang, Wang, Li, He, Chen, CCS 2018",
+        ),
+        Method(
+            "fourier",
+            "dither.methods.fourier",
+            "Fourier",
+            "one Fourier coefficient of a pair per participant, full epsilon, one round",
+            "Marginals from randomised Fourier coefficients of attributes written in bits.",
+            "Cormode, Kulkarni, Srivastava, SIGMOD 2018",
+        ),
+        Method(
+            "bayesnet",
+            "dither.methods.bayesnet",
+            "BayesNetwork",
+            "one pair or family per participant at full epsilon, two rounds (plan=split: every attribute, epsilon split)",
+            "A Bayes network of attribute-parent pairs, sampled from the root down.",
+            "Ju, Gu, Wu, Zhang, Sensors 2020",
+        ),
+    )
+}
+_CHP = "Zheng, Yan, Duan, Tang, Tian, 2021"
+HISTOGRAMS: dict[str, Method] = {
+    name: Method(name, f"dither.methods.histogram.{module}", machine, asks, summary, reference)
+    for name, module, machine, asks, summary, reference in (
+        (
+            "chp",
+            "machine",
+            "Chp",
+            "one number, the cell of the union of all consumers' edges, full epsilon, one round",
+            "Histograms of a number for many consumers from one report.",
+            f"{_CHP}, section 4.2 (CHP)",
+        ),
+        (
+            "shp",
+            "machine",
+            "Shp",
+            "one number, the bin of one consumer, full epsilon, one round",
+            "The histogram of a number for one consumer.",
+            f"{_CHP}, section 4.1 (SHP)",
+        ),
+        (
+            "split",
+            "machine",
+            "Split",
+            "one number, every consumer's bin of it, epsilon split over them, one round",
+            "Histograms of a number by a report per consumer, for comparison.",
+            f"{_CHP}, section 5",
+        ),
+        (
+            "sampled",
+            "machine",
+            "SampledChp",
+            "one number of a share of the people, as in chp",
+            "CHP with a sample of the people, for comparison.",
+            f"{_CHP}, section 5",
+        ),
+        (
+            "smart",
+            "machine",
+            "Smart",
+            "one number, through a report made for the consumers' bins, full epsilon, one round",
+            "Histograms of a number with a mechanism designed for the bins that are read off, never worse than chp.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+        (
+            "ranges",
+            "ranges",
+            "Ranges",
+            "one number, through a report made for all ranges of fine cells, full epsilon, one round",
+            "Ranges, quantiles, means and histograms that nobody named before, with a density as smooth as the reports call for.",
+            "Dither, docs/explanation/histograms.md",
+        ),
+        (
+            "square-wave",
+            "ranges",
+            "Wave",
+            "one number, by a report near it on fine cells, full epsilon, one round",
+            "A smooth density of a number, its quantiles and histograms.",
+            "Li, Wang, Lopuhaa-Zwakenberg, Li, Skoric, SIGMOD 2020",
+        ),
+    )
+}
+MEANS: dict[str, Method] = {
+    "mean": Method(
+        "mean",
+        "dither.methods.mean",
+        "Mean",
+        "one number, rounded at random to a level, full epsilon, one round",
+        "The mean of a number by Duchi's mechanism, the piecewise one or the hybrid of both.",
+        "Wang, Xiao, Yang, Zhao, Hui, Shin, Shin, Yu, ICDE 2019; Duchi, Jordan, Wainwright, JASA 2018",
+    )
+}
+DEFAULT = "mixture"
+
+
+def method(name: str) -> Method:
+    """A method by name, other packages' included; an error lists the ones there are."""
+    known = METHODS | HISTOGRAMS | MEANS
+    if name in known:
+        return known[name]
+    added = plugin("methods", name)
+    if added is None:
+        there = ", ".join([*methods(), *HISTOGRAMS, *MEANS])
+        raise ParameterError(f"no method {name!r}; there are {there}", where="method", value=name)
+    return _read(added)
+
+
+def methods() -> dict[str, Method]:
+    """Every method that publishes tables, those of other packages last; `plugin_faults` says which of theirs are left out."""
+    return METHODS | usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[0]
+
+
+def plugin_faults() -> list[str]:
+    """A line for each method of another package that cannot be used."""
+    return usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[1]
+
+
+def _read(added: Plugin) -> Method:
+    """What a machine's class of another package says of itself: its docstring, and `asks` and `reference` if it has them."""
+    cls = added.load()
+    if not (isinstance(cls, type) and issubclass(cls, ProtocolMachine)):
+        raise added.fault("is no class of dither.methods.ProtocolMachine")
+    if getattr(cls, "method", None) != added.name:
+        raise added.fault(
+            f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same"
+        )
+    if not isinstance(getattr(cls, "parameters_class", None), type):
+        raise added.fault("has no `parameters_class`")
+    summary = (cls.__doc__ or "").strip().partition("\n")[0]
+    asks, reference = (str(getattr(cls, name, "")) for name in ("asks", "reference"))
+    source = f"{added.package} {added.version}"
+    return Method(
+        added.name,
+        cls.__module__,
+        cls.__qualname__,
+        asks or "see its documentation",
+        summary,
+        reference or source,
+    )
+
+
+def start(
+    name: str,
+    schema: Schema,
+    epsilon: float,
+    participants: int,
+    parameters: JsonMapping | None = None,
+    seed: int = 0,
+    holdout: float = 0.0,
+) -> ProtocolMachine:
+    """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked.
+
+    With `holdout`, that share of each question's participants answers for the error estimate only (`protocols.holdout`).
+    """
+    chosen = method(name)
+    check_epsilon(epsilon)
+    check_whole("participants", participants, 1)
+    built: object = build_parameters(chosen.parameters(), parameters or {}, name)
+    machine = _begin(chosen, Campaign(schema, float(epsilon), participants, seed), built)
+    if holdout:
+        machine = HoldOut(machine, holdout)
+    plan = machine.plan()
+    if plan is not None and plan.epsilon > epsilon:
+        raise PrivacyError(
+            f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for"
+        )
+    return machine
+
+
+def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
+    """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
+    pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
+    reduction = reduce_schema(campaign.schema, pairs=pairs)
+    if reduction is None:
+        return chosen.load().start(campaign, parameters)
+    apart = math.fsum(share for _, share in reduction.extras(campaign.epsilon))
+    people = max(1, round(campaign.participants * (1.0 - apart)))
+    inner = replace(campaign, schema=reduction.asked, participants=people)
+    return Reduced(chosen.load().start(inner, parameters), reduction, campaign.participants)
+
+
+def restore(state: bytes) -> ProtocolMachine:
+    """Go on with a saved machine.
+
+    Raises:
+        ReportError: the bytes are not the state of a method.
+    """
+    machine = start_again(state)
+    tallies = tallies_in(state)
+    with decoding("state of a method"):
+        for tally in tallies:
+            machine.close(tally)
+    return machine
+
+
+def start_again(state: bytes) -> ProtocolMachine:
+    """A saved machine as it was before its first round."""
+    meta, arrays = unpack(state)
+    with decoding("state of a method"):
+        chosen = method(str(meta.get("method")))
+        campaign = Campaign(
+            schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"]
+        )
+        machine = _begin(
+            chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name)
+        )
+        if "design" in meta:
+            machine.core.take_design(meta["design"])
+        if "prior" in meta:
+            machine.core.prior = prior_from_state(
+                meta["prior"], arrays, machine.core.campaign.schema
+            )
+        return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine

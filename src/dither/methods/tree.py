@@ -1,0 +1,162 @@
+"""Junction trees from what was asked: the tree of the pairs that stand out, its fit to everything measured, and what a release
+states of it. Shared by PrivIncr, CALM, FT, the Bayes network and LoPub.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+from dither.errors import StateError
+from dither.fit import Marginal, Triangulation, answers_of, check_asked, triangulate_capped
+from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
+from dither.mechanisms import oue
+from dither.methods.evidence import Evidence
+from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
+from dither.reports import Plan
+from dither.schema import Schema
+from dither.tally import CountTally, RoundTally
+from dither.types import JsonObject
+
+# A fitted tree takes up a part of the noise, so its best residual lies below one per cell: 0.8, or down to 0.6 while it still
+# falls steeply, measured best (the docs).
+DISCREPANCY, LEAST = 0.8, 0.6
+TOLERANCE = 0.01  # of the residual in fifty steps: what comes after follows the noise (the docs)
+FACTOR_ERROR = (
+    0.15  # the total variation that a factor's raw noise may have; larger factors are split
+)
+
+FALLBACK = "no pair stands out from noise: attributes are taken as independent"
+
+
+def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) -> int:
+    """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `FACTOR_ERROR`.
+
+    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s is that of a rare cell in unary reports.
+    Never below the smallest pair, so that every clique can be written in factors of at least two attributes.
+    """
+    n = max(1.0, people / max(1, factors))
+    spread = math.sqrt((oue(2, epsilon).variance(0.0, 1) + 1e-9) / n)
+    most = int(FACTOR_ERROR * math.sqrt(2 * math.pi) / spread)
+    sizes = sorted(schema.cardinalities)
+    return max(most, sizes[0] * sizes[min(1, len(sizes) - 1)], 2)
+
+
+def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
+    """The tree fitted to every pooled single, pair and larger set that was asked, all at once, weighted by inverse
+    variance and stopped at the noise, or where a tree that cannot come so near hardly gains any more."""
+    schema = evidence.schema
+    asked = dict.fromkeys(
+        tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers
+    )
+    larger = [s for s in asked if len(s) > 2]
+    measured = evidence.measurements(larger)
+    start = evidence.distributions
+    return fit_tree(
+        schema,
+        tree,
+        measured,
+        start=start,
+        discrepancy=DISCREPANCY,
+        least=LEAST,
+        tolerance=TOLERANCE,
+    )
+
+
+def without_dependence(evidence: Evidence) -> JunctionTree:
+    """What is left when no pair stands out from noise."""
+    return independent_tree(evidence.schema, evidence.distributions)
+
+
+def tree_notes(schema: Schema, tree: Triangulation) -> JsonObject:
+    """What a release states of a tree."""
+    return {
+        "edges": named(schema, tree.kept),
+        "edges_dropped_for_the_cap": named(schema, tree.dropped),
+        "cliques": named(schema, tree.cliques),
+        "largest_clique_cells": max(tree.cells(schema.cardinalities)),
+    }
+
+
+def fit_notes(fit: TreeFit) -> JsonObject:
+    """What a release states of a tree's fit."""
+    return {"iterations": fit.iterations, "discrepancy": fit.discrepancy, "stopped": fit.stopped}
+
+
+def named(schema: Schema, sets: Iterable[Sequence[int]]) -> list[list[str]]:
+    """Sets of positions as sets of names."""
+    return [[schema.names[a] for a in members] for members in sets]
+
+
+class _TreeParameters(Protocol):
+    """What the tree of a method that stops at marginals needs."""
+
+    @property
+    def significance(self) -> float: ...
+
+    @property
+    def max_clique_cells(self) -> int: ...
+
+
+T = TypeVar("T", bound=_TreeParameters)
+
+
+class OneRoundTree(ProtocolMachine[T]):
+    """A method with one round of questions that stops at marginals: its synthetic rows come from a tree fitted to the answers."""
+
+    def __init__(self, campaign: Campaign, parameters: T) -> None:
+        check_clique_cells(campaign.schema, parameters.max_clique_cells)
+        super().__init__(campaign, parameters)
+
+    @property
+    @abstractmethod
+    def _round(self) -> Plan:
+        """The one round."""
+
+    def plan(self) -> Plan | None:
+        return None if self._closed else self._round
+
+    def _check_answers(self, tally: RoundTally) -> None:
+        assert isinstance(tally, CountTally)
+        check_asked(self.campaign.schema, answers_of([tally]))
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The answers, read as singles and pairs."""
+        if not self._closed:
+            raise StateError("the round is still open: close it before asking for the model")
+        return Evidence(self.campaign.schema, answers_of(self.counted))
+
+    @cached_property
+    def _tree(self) -> Triangulation:
+        found = self.evidence.pairs()
+        strengths = {
+            p: e.distance for p, e in found.items() if e.test.score >= self.parameters.significance
+        }
+        return triangulate_capped(
+            self.campaign.schema.cardinalities, strengths, self.parameters.max_clique_cells
+        )
+
+    @cached_property
+    def _fitted(self) -> TreeFit | None:
+        return fit_jointly(self.evidence, self._tree) if self._tree.kept else None
+
+    def model(self) -> JunctionTree:
+        evidence = self.evidence
+        return self._fitted.model if self._fitted is not None else without_dependence(evidence)
+
+    def measured(self) -> list[Marginal]:
+        return self.evidence.measured(self._tree.kept) if self._closed else []
+
+    def notes(self) -> JsonObject:
+        if not self._closed:
+            return {}
+        schema = self.campaign.schema
+        out: JsonObject = {
+            "edges": named(schema, self._tree.kept),
+            "cliques": named(schema, self._tree.cliques),
+        }
+        return out if self._fitted is not None else {**out, "fallback": FALLBACK}

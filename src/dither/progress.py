@@ -1,0 +1,147 @@
+"""A bar for what takes long, with the time it will still take: on a terminal, in a notebook, and nowhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dither.types import Progress
+
+_SETTLED = 5.0  # seconds before an estimate is worth a word
+_PERIOD = 3600.0  # of rich's estimate; its own of half a minute forgets steps that take longer
+
+
+class Show(Protocol):
+    """Called with what is done, how much of it, and of how much; `now` is the step in work, `left` a better estimate of the seconds
+    to come than the pace so far."""
+
+    def __call__(
+        self, what: str, done: int, total: int, *, now: str = "", left: float | None = None
+    ) -> None: ...
+
+
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Show]:
+    """Gives a function that shows how far things are; where nobody looks on, or if quiet, it does nothing."""
+    if quiet:
+        yield _nothing
+    elif in_notebook():
+        yield _NotebookBar()
+    elif sys.stderr.isatty():
+        with _terminal_bar() as show:
+            yield show
+    else:
+        yield _nothing
+
+
+@contextmanager
+def followed(progress: Progress | bool | None) -> Iterator[Progress | None]:
+    """What a function of the library tells its progress: the caller's own function, a bar, or nobody.
+
+    Without a word there is a bar in a notebook and none elsewhere; True asks for one on a terminal too, False for none.
+    """
+    if callable(progress):
+        yield progress
+    elif progress is True or (progress is None and in_notebook()):
+        with progress_bar() as show:
+            yield show
+    else:
+        yield None
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a kernel that shows HTML (Jupyter and its kin), as opposed to a shell or a program."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and getattr(shell, "kernel", None) is not None
+
+
+def time_left(seconds: float) -> str:
+    """A number of seconds as people say it."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | None = None) -> None:
+    """Nobody looks on."""
+
+
+@contextmanager
+def _terminal_bar() -> Iterator[Show]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    left = TextColumn("{task.fields[left]}")
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        left,
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, speed_estimate_period=_PERIOD
+    ) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(
+            what: str, done: int, total: int, *, now: str = "", left: float | None = None
+        ) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total, completed=done, left="")
+            task = tasks[what]
+            bar.update(task, completed=done, total=total, description=f"{what} {now}".strip()[:70])
+            known = bar.tasks[bar.task_ids.index(task)]
+            guess = left if left is not None else known.time_remaining
+            settled = left is not None or (known.elapsed or 0.0) > _SETTLED
+            bar.update(
+                task, left=f"{time_left(guess)} left" if guess and settled and done < total else ""
+            )
+
+        yield show
+
+
+class _NotebookBar:
+    """The same as HTML in a notebook's cell, one line for each thing that is done; needs nothing but the notebook itself."""
+
+    def __init__(self) -> None:
+        display: Any = import_module("IPython.display")
+        self._html = display.HTML
+        self._handle = display.display(self._html(""), display_id=True)
+        self._lines: dict[str, str] = {}
+        self._begun: dict[str, tuple[float, int]] = {}
+        self._shown = 0.0
+
+    def __call__(
+        self, what: str, done: int, total: int, *, now: str = "", left: float | None = None
+    ) -> None:
+        clock = time.monotonic()
+        begun, before = self._begun.setdefault(what, (clock, done))
+        if left is None and clock - begun > _SETTLED and before < done < total:
+            left = (clock - begun) * (total - done) / (done - before)
+        words = (
+            f"{what} {now}".strip()
+            + f" {done:,} of {total:,}"
+            + (f", {time_left(left)} left" if left else "")
+        )
+        self._lines[what] = (
+            f'<div><progress value="{done}" max="{max(total, 1)}"></progress> {escape(words)}</div>'
+        )
+        if (
+            clock - self._shown > 0.1 or done >= total
+        ):  # a notebook's page is slower than what it follows
+            self._shown = clock
+            self._handle.update(self._html("".join(self._lines.values())))

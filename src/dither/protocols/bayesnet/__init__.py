@@ -1,1 +1,0 @@
-"""The refined Bayes network (Ju et al., Sensors 2020)."""

@@ -1,1 +1,0 @@
-"""LoPub (Ren et al., IEEE TIFS 2018)."""

@@ -1,0 +1,400 @@
+"""Models fitted again to answers that are drawn anew: what the intervals of a release are read off.
+
+People are drawn from the fitted model, asked as the real ones were, and the model is fitted anew; how far the refits lie from
+the model they were drawn from measures variance and bias at once. `bootstrap.py` says what is added to that.
+
+Reference: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 10; docs/explanation/uncertainty.md
+has the measured coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dither.checks import check_choice, check_whole
+from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.fit import Model, answers_of, model_from_bytes
+from dither.fit.mixture.targets import PairTargets, pair_targets, tables_pay
+from dither.fit.ruled import core_of, grouped_marginal
+from dither.methods import ProtocolMachine, method, restore, start
+from dither.methods.earlier import EarlierReports
+from dither.methods.holdout import HoldOut, fitted_tallies
+from dither.methods.prior import Prior
+from dither.methods.reduction import with_groups
+from dither.release.intervals import Bootstrap, Interval
+from dither.release.misfit import Misfit, PairMisfit, local_misfit
+from dither.release.raw_sums import Reports
+from dither.reports import Plan, Question
+from dither.schema import Schema
+from dither.tally import CountTally
+from dither.tally.archive import decoding, pack, unpack
+from dither.types import AnyArray, Floats, JsonMapping, JsonObject, Progress
+
+if TYPE_CHECKING:
+    from dither.release import Release
+
+FORMAT = "dither-replicates-1"
+MAX_REPLICATES = 1000
+
+
+def pack_replicates(found: Bootstrap) -> bytes:
+    """The refitted models in single precision, which is a thousand times finer than their noise, and what the residuals said.
+
+    The schema and the real answers are the release's own and not written again; a digest of its model ties them to it.
+    """
+    models: list[JsonObject] = []
+    arrays: dict[str, AnyArray] = {}
+    for number, model in enumerate(found.replicates):
+        meta, tables = unpack(model.to_bytes())
+        models.append(
+            {key: value for key, value in meta.items() if key != "schema"}
+            | {"arrays": list(tables)}
+        )
+        for name, table in tables.items():
+            arrays[f"{number}.{name}"] = (
+                table.astype(np.float32) if table.dtype == np.float64 else table
+            )
+    pairs = [
+        [*sorted(pair), one.factor, one.shared, one.weight]
+        for pair, one in found.misfit.pairs.items()
+    ]
+    asked = None if found.asked is None else sorted(sorted(some) for some in found.asked)
+    facts = {
+        "learnt": found.dependence_learnt,
+        "pairs": sorted(pairs),
+        "typical": found.misfit.typical,
+        "asked": asked,
+    }
+    facts["spread"] = found.misfit.spread
+    return pack({"format": FORMAT, "of": _digest(found.model), "models": models, **facts}, arrays)
+
+
+def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Bootstrap:
+    """The replicates of a release with this model and these answers; bytes that are none of it raise `ReportError`."""
+    meta, arrays = unpack(data)
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise ReportError(f"not the replicates of a release ({FORMAT})")
+    if meta.get("of") != _digest(model):
+        raise ReportError("the replicates are of another release's model")
+    with decoding("set of replicates"):
+        if not 2 <= len(meta["models"]) <= MAX_REPLICATES:
+            raise ValueError(f"{len(meta['models'])} replicates")
+        replicates = tuple(
+            _model(entry, str(i), arrays, model.schema) for i, entry in enumerate(meta["models"])
+        )
+        pairs = {_known(pair[:2], model.schema): _pair_misfit(pair[2:]) for pair in meta["pairs"]}
+        asked = (
+            None
+            if meta["asked"] is None
+            else frozenset(_known(some, model.schema) for some in meta["asked"])
+        )
+        misfit = Misfit(pairs, _number(meta["typical"]), _number(meta["spread"]))
+        return Bootstrap(model, replicates, bool(meta["learnt"]), misfit, asked, reports)
+
+
+def _digest(model: Model) -> str:
+    """What tells models apart whose tables have the same shape."""
+    return sha256(model.to_bytes()).hexdigest()
+
+
+def _model(entry: JsonObject, prefix: str, arrays: dict[str, AnyArray], schema: Schema) -> Model:
+    tables = {name: arrays[f"{prefix}.{name}"] for name in entry["arrays"]}
+    wide = {
+        name: t.astype(np.float64) if t.dtype == np.float32 else t for name, t in tables.items()
+    }
+    if not all(np.isfinite(table).all() for table in wide.values()):
+        raise ValueError("a table is not of numbers")
+    meta = {key: value for key, value in entry.items() if key != "arrays"} | {
+        "schema": schema.to_json()
+    }
+    return model_from_bytes(pack(meta, wide))
+
+
+def _known(names: Sequence[str], schema: Schema) -> frozenset[str]:
+    if len({schema.index(name) for name in names}) != len(names):
+        raise ValueError(f"an attribute twice in {names!r}")
+    return frozenset(names)
+
+
+def _pair_misfit(values: Sequence[object]) -> PairMisfit:
+    factor, shared, weight = (_number(value) for value in values)
+    if max(shared, weight) > 1:
+        raise ValueError(f"shares above one: {values!r}")
+    return PairMisfit(factor, shared, weight)
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value < np.inf:
+        raise ValueError(f"{value!r} is not a number from zero on")
+    return float(value)
+
+
+def redraw(
+    machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
+) -> None:
+    """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
+
+    Guarantee: for plans that are tallied by counts each question's tally has exactly the law it would have with so many
+    people sampled from the model. In a split plan different questions' tallies are drawn apart, which leaves each one's
+    law as it is. Tallies of whole reports cannot be drawn this way and are refused.
+    """
+    people = machine.campaign.participants
+    known: dict[tuple[str, ...], Floats] = {}  # rounds and replicates ask the same questions again
+    while (plan := machine.plan()) is not None:
+        if plan.epsilon > machine.campaign.epsilon:
+            raise PrivacyError(
+                f"round {plan.round} would spend more than epsilon {machine.campaign.epsilon}"
+            )
+        planned = max(round(plan.population * people), 1)
+        machine.close(
+            draw_tally(
+                plan, model, came[plan.round] if plan.round < len(came) else planned, rng, known
+            )
+        )
+
+
+def check_redrawable(machine: ProtocolMachine) -> None:
+    """An error before anybody is asked if the open round's tallies could not be drawn again."""
+    plan = machine.plan()
+    if plan is not None and plan.tally != "counts":
+        raise ParameterError(
+            f"replicates cannot be had with method {machine.method!r}, which tallies whole reports; leave replicates out or "
+            "choose another method",
+            where="replicates",
+            value=machine.method,
+        )
+
+
+def draw_tally(
+    plan: Plan,
+    model: Model,
+    people: int,
+    rng: np.random.Generator,
+    known: dict[tuple[str, ...], Floats] | None = None,
+) -> CountTally:
+    """One round's tally of so many people drawn from the model."""
+    if plan.tally != "counts":
+        raise ParameterError(
+            f"round {plan.round} is tallied by whole reports ({plan.tally}), which cannot be drawn from a model's marginals",
+            where="method",
+            value=plan.tally,
+        )
+    known = {} if known is None else known
+    tally = CountTally(plan)
+    asked = [people] * len(plan.questions) if plan.split else whole_shares(people, plan.shares)
+    for i, (question, n) in enumerate(zip(plan.questions, asked, strict=True)):
+        if n == 0:
+            continue
+        key = question.attributes + question.grouped
+        if key not in known:
+            cells = _asked_marginal(model, question).ravel()
+            known[key] = cells / cells.sum()
+        truth = rng.multinomial(n, known[key])
+        tally.add_counts(i, question.mechanism.simulate(truth, rng), n)
+    return tally
+
+
+def _asked_marginal(model: Model, question: Question) -> Floats:
+    """A model's distribution over the cells of a question, of groups where it asks for groups."""
+    if not question.grouped:
+        return model.marginal(question.attributes)
+    attributes = [model.schema[name] for name in question.attributes]
+    attributes = [with_groups(a) if a.name in question.grouped else a for a in attributes]
+    groups = [
+        np.asarray(
+            a.group_codes if a.name in question.grouped else range(a.cardinality), dtype=np.intp
+        )
+        for a in attributes
+    ]
+    return grouped_marginal(model, question.attributes, groups)
+
+
+def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
+    """Whole numbers that add up to `people`, each within one of its share.
+
+    Not `apportion`: its largest remainders put some people elsewhere, which would move every seeded interval.
+    """
+    ends = np.rint(np.cumsum(shares) / sum(shares) * people).astype(np.int64)
+    return [int(n) for n in np.diff(ends, prepend=0)]
+
+
+MIN_REPLICATES = 5
+# Replicates need the scatter of the fit, not its last per cent: fewer starts take a third of the time.
+QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
+
+
+def bootstrap(
+    source: Release | ProtocolMachine,
+    attributes: Sequence[Sequence[str]],
+    *,
+    replicates: int = 20,
+    level: float = 0.95,
+    seed: int = 0,
+    effort: str = "quick",
+    progress: Progress | None = None,
+) -> list[Interval]:
+    """Standard errors and intervals of marginals of a release, or of a machine that has finished.
+
+    Time is `replicates` fits; `effort` "quick" fits with fewer starts, "full" exactly as the release was. The tallies, which a
+    machine knows and a release carries in `state`, let the residuals be checked; without them the fit is taken at its word.
+
+    >>> import dither
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
+    >>> interval = dither.bootstrap(release, [["sex"]], replicates=5)[0]
+    >>> bool((interval.low < interval.high).all())
+    True
+    """
+    prepared = prepare_bootstrap(
+        source, replicates=replicates, seed=seed, effort=effort, progress=progress
+    )
+    return [
+        prepared.interval([names] if isinstance(names, str) else names, level)
+        for names in attributes
+    ]
+
+
+def prepare_bootstrap(
+    source: Release | ProtocolMachine,
+    *,
+    replicates: int = 20,
+    seed: int = 0,
+    effort: str = "quick",
+    progress: Progress | None = None,
+) -> Bootstrap:
+    """Draw and refit; the same seed gives the same replicates."""
+    check_whole("replicates", replicates, MIN_REPLICATES)
+    check_choice("effort", effort, ("quick", "full"))
+    learnt, model = (
+        _learns_dependence(source),
+        source.model() if isinstance(source, ProtocolMachine) else source.model,
+    )
+    collected = not isinstance(source, ProtocolMachine) and not source.simulated
+    source = _machine_of(source)
+    # To a collection as many came as came, whatever was expected.
+    came = (
+        [t.participants for t in source.closed]
+        if collected and isinstance(source, ProtocolMachine)
+        else []
+    )
+    name, schema, epsilon, participants, parameters = _facts(source)
+    if effort == "quick":
+        quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
+        parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
+        if (
+            parameters.get("effort") == "thorough"
+        ):  # a quick fit errs more, so its replicates are on the safe side
+            parameters = {**parameters, "effort": "quick"}
+    parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
+    known = isinstance(source, ProtocolMachine) and bool(source.counted)
+    refits: list[Model] = []
+    redrawn: list[PairTargets] = []
+    for replicate in range(replicates):
+        machine = start(
+            name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate
+        )
+        if isinstance(source, ProtocolMachine):
+            machine.core.prior = _prior_again(
+                source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
+            )
+        redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]), came)
+        refits.append(machine.model())
+        if known:
+            redrawn.append(_pair_targets_of(machine))
+        if progress:
+            progress("bootstrap: models fitted again", replicate + 1, replicates)
+    if not isinstance(source, ProtocolMachine) or not source.counted:
+        return Bootstrap(
+            model,
+            tuple(refits),
+            learnt,
+            local_misfit(core_of(model), [core_of(r) for r in refits], None, ()),
+        )
+    # What was fitted is compared with what it was fitted to; rules stand around both.
+    found = local_misfit(
+        core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn
+    )
+    reports = Reports(schema, tuple(answers_of(source.counted)))
+    return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
+
+
+def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
+    """What the release's own fit chose, so that replicates need not choose: which pairs are tied, and whether whole tables of sets
+    or their pairs alone are fitted."""
+    chosen: JsonObject = {}
+    if "edges" in parameters:
+        chosen["edges"] = fit.get("edges", parameters["edges"])
+    if "risk_of_pairs_alone" in fit:
+        chosen["tables"] = "never" if fit["risk_of_pairs_alone"] < 0.0 else "always"
+    return chosen
+
+
+def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
+    """A public table is what it is; an earlier campaign's answers have noise, and are drawn anew like those of now."""
+    if not isinstance(prior, EarlierReports):
+        return prior
+    return replace(
+        prior, tallies=tuple(draw_tally(t.plan, model, t.participants, rng) for t in prior.tallies)
+    )
+
+
+def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
+    """The answers that a release's state carries, without those held out of the fit; None if there are none that were counted."""
+    tallies = [] if state is None else fitted_tallies(state)
+    counted = [tally for tally in tallies if isinstance(tally, CountTally)]
+    return Reports(schema, tuple(answers_of(counted))) if counted else None
+
+
+def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
+    """The finished protocol that a release carries, without what was held out of the fit; else the source itself."""
+    if not isinstance(source, ProtocolMachine) and source.state is not None:
+        source = restore(source.state)
+    return source.machine if isinstance(source, HoldOut) else source
+
+
+def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
+    if not isinstance(source, ProtocolMachine):
+        given = dict(source.parameters)
+        return source.method, source.schema, source.epsilon_asked, source.participants, given
+    campaign = source.campaign
+    given = source.plain_parameters()
+    return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
+
+
+def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
+    return pair_targets(machine.core.campaign.schema, answers_of(machine.core.counted))
+
+
+def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
+    """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
+    machine = machine.core
+    answers = answers_of(machine.counted)
+    pairs_alone = machine.method == "mixture" and (
+        not tables_pay(len(machine.campaign.schema), answers)
+        or machine.plain_parameters()["tables"] == "never"
+        or machine.notes().get("fit", {}).get("risk_of_pairs_alone", 0.0) < 0.0
+    )
+    sets, sizes = (
+        {answer.question.attributes for answer in answers},
+        (2,) if pairs_alone else (2, 3),
+    )
+    return frozenset(
+        frozenset(some) for names in sets for size in sizes for some in combinations(names, size)
+    )
+
+
+def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
+    return source.notes() if isinstance(source, ProtocolMachine) else source.notes
+
+
+def _learns_dependence(source: Release | ProtocolMachine) -> bool:
+    """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
+    notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
+    return (
+        source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
+    )

@@ -1,0 +1,588 @@
+"""Columns of numbers and times: values as codes of bins and atoms, and codes as values again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Context, Decimal
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dither.errors import TableError
+from dither.schema.attribute import Attribute, Line
+from dither.schema.calendar import CYCLES, DAY, day_number, duration_number, second_number
+from dither.schema.labels import is_text, plain_type
+from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
+
+SKEWED = (
+    10.0  # the last bin is so many times as wide as the narrowest: then the scale is logarithmic
+)
+_FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
+
+
+@dataclass(frozen=True)
+class _Knots:
+    """The density of every bin at its lower end, in its middle and at its upper end."""
+
+    lower: Floats
+    middle: Floats
+    upper: Floats
+
+
+def step_of(attribute: Attribute) -> float | None:
+    """The unit in which synthetic values of an attribute on a line come; None for real numbers."""
+    return 1.0 if attribute.kind in ("date", "datetime") else attribute.unit
+
+
+def knots(low: Floats, high: Floats, counts: Counts | Floats, joined: Flags) -> _Knots:
+    """The density of bins in the order of their numbers; `joined[i]` says that bin i + 1 begins where bin i ends.
+
+    At an edge the density is that of the neighbours, the narrower one's counting for more, but at most twice the lesser of them:
+    then none is negative in the middle of a bin. A bin without a neighbour on one side goes on in a straight line.
+    """
+    width = high - low
+    mean = counts / width
+    lower, upper = np.full(len(mean), np.nan), np.full(len(mean), np.nan)
+    a, b = mean[:-1], mean[1:]
+    at_edge = (a * width[1:] + b * width[:-1]) / (width[:-1] + width[1:])
+    shared = np.minimum(at_edge, 2 * np.minimum(a, b))
+    upper[:-1], lower[1:] = np.where(joined, shared, np.nan), np.where(joined, shared, np.nan)
+    alone = np.isnan(lower) & np.isnan(upper)
+    lower, upper = np.where(alone, mean, lower), np.where(alone, mean, upper)
+    lower = np.where(np.isnan(lower), 2 * mean - upper, lower)
+    upper = np.where(np.isnan(upper), 2 * mean - lower, upper)
+    return _Knots(lower, 2 * mean - (lower + upper) / 2, upper)
+
+
+def draw_places(density: _Knots, bins: Indices, uniform: Floats) -> Floats:
+    """Where in its bin, from 0 to 1, each draw lies: the inverse of the cumulative density."""
+    first, middle, last = density.lower[bins], density.middle[bins], density.upper[bins]
+    left, right = first + middle, middle + last
+    share = left / np.maximum(left + right, 1e-300)
+    early = uniform < share
+    begin, end = np.where(early, first, middle), np.where(early, middle, last)
+    v = np.where(
+        early,
+        uniform / np.maximum(share, 1e-300),
+        (uniform - share) / np.maximum(1 - share, 1e-300),
+    )
+    root = np.sqrt(np.maximum(begin * begin + (end * end - begin * begin) * v, 0.0))
+    t = np.where(begin + root > 0, v * (begin + end) / np.maximum(begin + root, 1e-300), v)
+    return np.clip(np.where(early, 0.0, 0.5) + np.clip(t, 0.0, 1.0) / 2, 0.0, 1.0)
+
+
+def draw_reals(line: Line, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator) -> Reals:
+    """A number in the cell of each code; atoms are their own value.
+
+    Rounding to `dtype` never carries a number into another cell, as long as the cell holds a number of that type.
+    """
+    low, high = np.asarray(line.ends, dtype=np.float64).T
+    values = _draw(low, high, line, codes, rng).astype(dtype)
+    kind = values.dtype.type
+    lowest, highest = low.astype(kind), high.astype(kind)
+    open_low, open_high = _open_ends(line)
+    wide_low, wide_high = lowest.astype(np.float64), highest.astype(np.float64)
+    late = np.where(open_high, wide_high >= high, wide_high > high)
+    early = np.where(open_low, wide_low <= low, wide_low < low)
+    highest[late] = np.nextafter(highest[late], kind(-np.inf))
+    lowest[early] = np.nextafter(lowest[early], kind(np.inf))
+    atom = low == high
+    lowest, highest = (
+        np.where(atom, low.astype(kind), lowest),
+        np.where(atom, high.astype(kind), highest),
+    )
+    drawn: Reals = np.clip(values, lowest[codes], np.maximum(highest, lowest)[codes])
+    return drawn
+
+
+def draw_multiples(
+    line: Line, codes: Codes, unit: float, bounds: tuple[int, int], rng: np.random.Generator
+) -> Integers:
+    """How many units the number drawn for each code has; a bin without a multiple gives the one nearest to its middle.
+
+    `bounds` are the least and the greatest number of units that the column's type holds.
+    """
+    first, last = multiples_in(line, unit, bounds)
+    low, high = first.astype(np.float64) - 0.5, last.astype(np.float64) + 0.5
+    drawn = np.rint(_draw(low, high, line, codes, rng))
+    return np.clip(drawn.astype(np.int64), first[codes], last[codes])
+
+
+def multiples_in(line: Line, unit: float, bounds: tuple[int, int]) -> tuple[Integers, Integers]:
+    """The first and the last multiple of a unit in each cell (the nearest one, twice, where a cell holds none)."""
+    ends = np.asarray(line.ends, dtype=np.float64)
+    scaled = np.clip(_settled(ends / unit), -_FAR, _FAR)
+    low, high = scaled.T
+    open_low, open_high = _open_ends(line)
+    first = np.where(open_low, np.floor(low) + 1, np.ceil(low))
+    last = np.where(open_high, np.ceil(high) - 1, np.floor(high))
+    nearest = np.rint((low + high) / 2)
+    if np.ceil(scaled.min()) <= np.floor(scaled.max()):
+        nearest = np.clip(nearest, np.ceil(scaled.min()), np.floor(scaled.max()))
+    none = first > last
+    first, last = np.where(none, nearest, first), np.where(none, nearest, last)
+    least, most = max(bounds[0], -int(_FAR)), min(bounds[1], int(_FAR))
+    return np.clip(first.astype(np.int64), least, most), np.clip(last.astype(np.int64), least, most)
+
+
+def decimals(unit: float) -> int:
+    """How many digits after the point a multiple of a unit needs."""
+    exponent = Decimal(repr(unit)).normalize().as_tuple().exponent
+    return max(0, -int(exponent)) if isinstance(exponent, int) else 0
+
+
+def from_multiples(number: Integers, unit: float) -> Floats:
+    """So many units as a number, without the crumbs of a product: 3 cents are 0.03."""
+    return np.asarray(np.round(number * unit, decimals(unit)))
+
+
+def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Generator) -> Floats:
+    """A number between the ends of each code's cell, by the density of the codes at hand; equal ends give that end."""
+    counts = np.bincount(codes, minlength=line.cells)
+    ends = line.ends
+    bins = np.array([i for i, (a, b) in enumerate(ends) if a != b], dtype=np.intp)
+    place = np.zeros(line.cells, dtype=np.intp)
+    place[bins] = np.arange(len(bins))
+    joined = np.array([ends[i][1] == ends[j][0] for i, j in pairwise(bins)], dtype=bool)
+    warp = _warp(low[bins], high[bins])
+    first, last = warp.there(low[bins]), warp.there(high[bins])
+    density = knots(first, last, counts[bins], joined)
+    uniform = rng.random(len(codes))
+    at = place[codes]
+    drawn = warp.back(first[at] + (last - first)[at] * draw_places(density, at, uniform))
+    return np.asarray(np.where(low[codes] == high[codes], low[codes], drawn))
+
+
+@dataclass(frozen=True)
+class _Warp:
+    """A scale for drawing, straight in units of `width`; or logarithmic beyond `origin`, in the direction of `sign`, no kink."""
+
+    origin: float
+    width: float
+    sign: float = 1.0
+    logarithmic: bool = False
+
+    def there(self, numbers: Floats) -> Floats:
+        """Numbers on the scale."""
+        steps = self.sign * (numbers / self.width - self.origin / self.width)
+        if self.logarithmic:
+            steps = np.where(steps > 0, np.log1p(np.maximum(steps, 0.0)), steps)
+        return np.asarray(self.sign * steps)
+
+    def back(self, places: Floats) -> Floats:
+        """Places on the scale as numbers."""
+        steps = self.sign * places
+        if self.logarithmic:
+            steps = np.where(steps > 0, np.expm1(np.maximum(steps, 0.0)), steps)
+        return np.asarray(self.origin + self.sign * (steps * self.width))
+
+
+def _warp(low: Floats, high: Floats) -> _Warp:
+    """Straight, in units of the widest bin lest widths of 1e300 overflow; logarithmic where bins grow towards one end."""
+    width = high - low
+    least, most = float(width.min()), float(width.max())
+    narrow = int(width.argmin())
+    for sign, end, origin in ((1.0, width[-1], low[narrow]), (-1.0, width[0], high[narrow])):
+        if len(width) > 2 and end == most and most > SKEWED * least:
+            return _Warp(float(origin), least, sign, True)
+    return _Warp(float(low[0]), most)
+
+
+def _open_ends(line: Line) -> tuple[Flags, Flags]:
+    """Whether the lower and the upper end of each cell are outside it."""
+    exact = {a for a, b in line.ends if a == b}
+    own = dict(zip(line.boundaries, line.points, strict=True))
+    lower = np.array([a != b and a in exact for a, b in line.ends])
+    upper = np.array([a != b and own[b] != code for code, (a, b) in enumerate(line.ends)])
+    return lower, upper
+
+
+def _settled(numbers: Floats) -> Floats:
+    """Numbers that miss a whole one by rounding alone, put there."""
+    whole = np.rint(numbers)
+    return np.where(
+        np.abs(numbers - whole) <= 1e-9 * np.maximum(1.0, np.abs(whole)), whole, numbers
+    )
+
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | None:
+    """Where each value lies on the attribute's line (days or seconds since 1970), NaN where it is missing; None for other types."""
+    held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    plain = array.cast(held) if held is not array.type else array
+    if is_text(held):
+        return _from_text(attribute, plain)
+    if attribute.kind == "duration":
+        if pa.types.is_duration(held):
+            return _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
+        return _floats(plain) if pa.types.is_integer(held) or pa.types.is_floating(held) else None
+    if pa.types.is_date(held):
+        days = _floats(plain.cast(pa.date32()).cast(pa.int32()))
+        return days if attribute.kind == "date" else days * DAY
+    if pa.types.is_timestamp(held):
+        seconds = _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
+        return np.floor(seconds / DAY) if attribute.kind == "date" else seconds
+    return None
+
+
+def _floats(array: pa.ChunkedArray) -> Floats:
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+
+
+def _from_text(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
+    """Texts are read one by one, as a device reads them, each different one once."""
+    encoded = pc.dictionary_encode(array).combine_chunks()
+    chunk = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
+        attribute.kind
+    ]
+    numbers = [np.nan]
+    for text in chunk.dictionary.to_pylist():
+        number = read(text)
+        if number is None:
+            raise TableError(
+                f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {text!r}; write it like "
+                "2024-02-29 or 2024-02-29T12:30:00",
+                where=attribute.name,
+                value=text,
+            )
+        numbers.append(number)
+    places = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
+    return np.asarray(numbers)[places]
+
+
+def _turns_of(attribute: Attribute, numbers: Floats) -> Integers:
+    """The place of each instant in the product of the attribute's cycles."""
+    days = np.floor(numbers if attribute.kind == "date" else numbers / DAY)
+    place = np.zeros(len(numbers), dtype=np.int64)
+    for cycle in attribute.cycles:
+        part = (days + 3) % 7 if cycle == "weekday" else np.floor((numbers - days * DAY) / 3600)
+        place = place * len(CYCLES[cycle]) + part.astype(np.int64)
+    return place
+
+
+def _settle_turns(attribute: Attribute, numbers: Floats, cells: Codes, turns: Integers) -> Floats:
+    """Instants moved to the nearest day of the right weekday, and to the right hour, inside their bin.
+
+    Where a bin is so short that it has no such day, the nearest one outside it is taken, inside the whole range if that has one.
+    """
+    scale = 1 if attribute.kind == "date" else DAY
+    day, rest = np.divmod(numbers, scale)
+    left = turns.copy()
+    for cycle in reversed(attribute.cycles):
+        left, part = np.divmod(left, len(CYCLES[cycle]))
+        if cycle == "hour":
+            rest = rest % 3600 + part * 3600
+        else:
+            forward = (part - (day + 3)) % 7
+            ends = np.asarray(attribute.line.ends)
+            first, end = np.ceil(ends[cells, 0] / scale), np.ceil(ends[cells, 1] / scale)
+            candidates = np.stack([day + forward, day + forward - 7])
+            inside = (candidates >= first) & (candidates < end)
+            whole = (candidates >= np.ceil(attribute.edges[0] / scale)) & (
+                candidates < np.ceil(attribute.edges[-1] / scale)
+            )
+            cost = np.abs(candidates - day) + np.where(inside, 0, 100) + np.where(whole, 0, 10_000)
+            day = candidates[cost.argmin(axis=0), np.arange(len(day))]
+    return np.asarray(day * scale + rest)
+
+
+def _moment_array(
+    attribute: Attribute, numbers: Floats, missing: Flags | None, wanted: pa.DataType
+) -> pa.Array:
+    """Numbers of the attribute's line as a column of an Arrow type: that of the table, or the plainest one of the kind."""
+    days = np.floor(numbers if attribute.kind == "date" else numbers / DAY).astype(np.int64)
+    if pa.types.is_date(wanted) and attribute.kind != "duration":
+        return pa.array(days.astype(np.int32), pa.date32(), mask=missing).cast(wanted)
+    seconds = numbers * DAY if attribute.kind == "date" else numbers
+    if pa.types.is_timestamp(wanted) or pa.types.is_duration(wanted):
+        return pa.array(
+            np.rint(seconds * PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing
+        )
+    if attribute.kind == "duration" and pa.types.is_integer(wanted):
+        return pa.array(np.rint(seconds).astype(wanted.to_pandas_dtype()), wanted, mask=missing)
+    if attribute.kind == "duration":
+        return pa.array(seconds, mask=missing).cast(
+            wanted if pa.types.is_floating(wanted) else pa.float64()
+        )
+    if is_text(wanted):
+        return _as_text(attribute, days, seconds, missing).cast(wanted)
+    return _moment_array(attribute, numbers, missing, plain_type(attribute))
+
+
+def _as_text(
+    attribute: Attribute, days: Integers, seconds: Floats, missing: Flags | None
+) -> pa.Array:
+    if attribute.kind == "date":
+        texts = [(date(1970, 1, 1) + timedelta(days=int(day))).isoformat() for day in days]
+        return pa.array(texts, pa.string(), mask=missing)
+    instants = pa.array(np.floor(seconds).astype(np.int64), pa.timestamp("s"), mask=missing)
+    return pc.strftime(instants, format="%Y-%m-%dT%H:%M:%S")
+
+
+def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
+    """Codes of numbers and times."""
+    values, line = line_numbers(attribute, array), attribute.line
+    if attribute.clip:
+        values = np.clip(values, line.boundaries[0], line.boundaries[-1])
+    boundaries = np.asarray(line.boundaries, dtype=np.float64)
+    at = np.searchsorted(boundaries, values, side="right") - 1
+    exact = boundaries[at] == values
+    codes: Integers = np.where(
+        exact, np.asarray(line.points)[at], np.asarray(line.gaps)[at]
+    ).astype(np.int64)
+    missing = np.isnan(values)
+    outside = ~missing & ((codes < 0) | (at < 0))
+    if outside.any():
+        first = int(np.argmax(outside))
+        value = _plain_value(array[first])
+        raise TableError(
+            f"column {attribute.name!r}: value {_shown(value)} lies outside {_span(attribute)} "
+            f"({shown_rows(int(outside.sum()), first)}); mend the table or widen the schema",
+            where=attribute.name,
+            value=value,
+        )
+    if attribute.cycles:
+        codes = codes * attribute.turns + _turns_of(attribute, np.where(missing, 0.0, values))
+    fill_missing(attribute, codes, missing)
+    return codes
+
+
+def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
+    """Where each value lies on the attribute's line, NaN where it is missing; an error for columns of another kind."""
+    held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if array.null_count == len(array) or pa.types.is_null(held):
+        return np.full(len(array), np.nan)
+    if attribute.kind != "numeric":
+        found = moment_numbers(attribute, array)
+        if found is None:
+            raise TableError(
+                f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {held} values such as "
+                f"{_first_value(array)!r}; turn them into {attribute.kind}s",
+                where=attribute.name,
+            )
+        return found
+    if is_text(held):
+        raise _text_for_numbers(attribute, array)
+    if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)):
+        raise TableError(
+            f"column {attribute.name!r} is numeric in the schema, but holds {held} values such as {_first_value(array)!r}; "
+            "turn them into numbers",
+            where=attribute.name,
+        )
+    plain = array.cast(held) if held is not array.type else array
+    return np.asarray(as_floats(plain).to_numpy(), dtype=np.float64)
+
+
+def as_floats(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers as the nearest floats; Arrow's own way from decimals misses many by a digit, so they go by way of text."""
+    return (array.cast(pa.string()) if pa.types.is_decimal(array.type) else array).cast(
+        pa.float64(), safe=False
+    )
+
+
+def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
+    """The error for text in a numeric column: it names the first text that is no number, if there is one."""
+    indices, values = distinct_values(array)
+    wrong = np.array([isinstance(v, str) and not _is_number(v) for v in values] + [False])
+    bad = wrong[indices]
+    if not bad.any():
+        return TableError(
+            f"column {attribute.name!r} is numeric in the schema, but holds numbers written as text such as "
+            f"{_first_value(array)!r}; turn them into numbers",
+            where=attribute.name,
+        )
+    first = int(np.argmax(bad))
+    value = values[indices[first]]
+    return TableError(
+        f"column {attribute.name!r} is numeric in the schema, but holds the text {value!r} "
+        f"({shown_rows(int(bad.sum()), first)}); turn it into a number or leave it empty",
+        where=attribute.name,
+        value=value,
+    )
+
+
+def draw_line(
+    attribute: Attribute,
+    codes: Codes,
+    missing: Flags | None,
+    wanted: pa.DataType,
+    rng: np.random.Generator,
+) -> pa.Array:
+    """A value in the cell of each code, as a column of an Arrow type."""
+    cells, turns = np.divmod(
+        codes if missing is None else np.where(missing, 0, codes), attribute.turns
+    )
+    line = attribute.line
+    if attribute.kind != "numeric":
+        numbers = draw_reals(line, cells, np.float64, rng).astype(np.float64, copy=False)
+        unit = attribute.unit or 1.0  # whole days, whole seconds
+        if (
+            attribute.kind != "duration"
+            or attribute.unit is not None
+            or not pa.types.is_floating(wanted)
+        ):
+            first, last = multiples_in(line, unit, (-(2**62), 2**62))
+            numbers = from_multiples(
+                np.clip(np.floor(numbers / unit), first[cells], last[cells]).astype(np.int64), unit
+            )
+        if attribute.cycles:
+            numbers = _settle_turns(attribute, numbers, cells, turns)
+        return _moment_array(attribute, numbers, missing, wanted)
+    if pa.types.is_integer(wanted):
+        limits = np.iinfo(wanted.to_pandas_dtype())
+        unit = _countable(
+            attribute.unit if attribute.unit is not None and attribute.unit.is_integer() else 1.0,
+            line,
+        )
+        reach = int(limits.min) // int(unit), int(limits.max) // int(unit)
+        whole = draw_multiples(line, cells, unit, reach, rng).astype(wanted.to_pandas_dtype())
+        return pa.array(whole * whole.dtype.type(int(unit)), wanted, mask=missing)
+    if pa.types.is_decimal(wanted):
+        unit = _countable(max(attribute.unit or 0.0, 10.0**-wanted.scale), line)
+        most = (10**wanted.precision - 1) * Fraction(10) ** -wanted.scale // Fraction(repr(unit))
+        exact = from_multiples(draw_multiples(line, cells, unit, (-most, most), rng), unit)
+        return _decimals(exact, missing, wanted)
+    dtype = wanted.to_pandas_dtype() if pa.types.is_floating(wanted) else np.float64
+    if attribute.unit is not None:
+        unit = _countable(attribute.unit, line)
+        multiples = draw_multiples(line, cells, unit, (-(2**62), 2**62), rng)
+        low, high = np.asarray(line.ends, dtype=np.float64).T
+        exact = np.where((low == high)[cells], low[cells], from_multiples(multiples, unit))
+        return pa.array(exact.astype(dtype), mask=missing)
+    return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
+
+
+def _countable(unit: float, line: Line) -> float:
+    """The unit, or the least power of ten of it in which every number of the line is a count of 62 bits."""
+    most = max(abs(line.boundaries[0]), abs(line.boundaries[-1]))
+    while most > 2.0**62 * unit:
+        unit *= 10.0
+    return unit
+
+
+def _decimals(numbers: Floats, missing: Flags | None, wanted: pa.DataType) -> pa.Array:
+    """Numbers as the decimals that they are written as, without the crumbs of binary fractions."""
+    last, context = Decimal(1).scaleb(-wanted.scale), Context(prec=wanted.precision + 1)
+    seen, place = np.unique(
+        numbers if missing is None else np.where(missing, 0.0, numbers), return_inverse=True
+    )
+    exact = pa.array(
+        [Decimal(repr(float(v))).quantize(last, context=context) for v in seen], wanted
+    )
+    return exact.take(pa.array(place.ravel(), mask=missing))
+
+
+def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Array:
+    """Numbers of an attribute's line as a column of the same type as another."""
+    held = like.type.value_type if pa.types.is_dictionary(like.type) else like.type
+    missing = np.isnan(numbers)
+    settled = np.where(missing, attribute.edges[0], numbers)
+    if attribute.kind != "numeric":
+        array = _moment_array(attribute, settled, missing, held)
+    elif pa.types.is_integer(held):
+        array = pa.array(np.rint(settled).astype(held.to_pandas_dtype()), held, mask=missing)
+    elif pa.types.is_floating(held):
+        array = pa.array(settled.astype(held.to_pandas_dtype()), held, mask=missing)
+    else:
+        array = _decimals(settled, missing, held)
+    return array.dictionary_encode() if pa.types.is_dictionary(like.type) else array
+
+
+def column_step(attribute: Attribute, held: pa.DataType) -> float | None:
+    """The steps in which a column of an Arrow type holds an attribute's numbers; None for real ones."""
+    kind, own = held.value_type if pa.types.is_dictionary(held) else held, step_of(attribute)
+    if not attribute.on_line:
+        return None
+    if attribute.kind == "datetime" and pa.types.is_date(kind):
+        return float(DAY)
+    if attribute.kind == "duration" and not pa.types.is_floating(kind):
+        return max(own or 1.0, 1 / PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
+    if pa.types.is_integer(kind):
+        return own if own is not None and own.is_integer() else 1.0
+    return max(own or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else own
+
+
+def crumbs(held: pa.DataType) -> float:
+    """How far, in relation to it, a number can be from the one that a column of an Arrow type holds; 0 if it is no float."""
+    if not pa.types.is_floating(held):
+        return 0.0
+    return 4 * float(np.finfo(held.to_pandas_dtype()).eps)
+
+
+def fill_missing(attribute: Attribute, codes: Integers, missing: Flags) -> None:
+    """Give missing values their code; an error where the schema has none."""
+    count = int(missing.sum())
+    if not count:
+        return
+    if not attribute.missing:
+        raise TableError(
+            f"column {attribute.name!r}: missing values ({shown_rows(count, int(np.argmax(missing)))}), but the schema does "
+            'not allow them; fill them or set "missing": true',
+            where=attribute.name,
+        )
+    codes[missing] = attribute.answers
+
+
+def distinct_values(array: pa.ChunkedArray) -> tuple[Integers, list[object]]:
+    """Each row's place in a list of values; nulls have the place after the last."""
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), dtype=np.int64), []
+    encoded = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
+    encoded = encoded.combine_chunks()
+    chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
+    if len(chunks) != 1:
+        raise TableError("a column of more than 2 GB of distinct text cannot be read")
+    values = chunks[0].dictionary
+    listed = values.to_pylist()
+    if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
+        # 0.1 in single precision is 0.1 to the reader, although it is another number in double precision
+        listed = [None if v is None else float(str(np.float32(v))) for v in listed]
+    indices = chunks[0].indices.cast(pa.int64()).fill_null(len(listed))
+    return indices.to_numpy(zero_copy_only=False), listed
+
+
+def _first_value(array: pa.ChunkedArray) -> object:
+    """The first value that is not missing."""
+    return _plain_value(array.drop_null()[0])
+
+
+def _plain_value(scalar: pa.Scalar) -> object:
+    """A value as Python has it; the bare number of a time that Python cannot say."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return scalar.value
+
+
+def shown_rows(count: int, first: int) -> str:
+    """How many rows, and which is the first."""
+    return (
+        f"in {count:,} rows, first in row {first + 1:,}" if count > 1 else f"in row {first + 1:,}"
+    )
+
+
+def _span(attribute: Attribute) -> str:
+    if attribute.kind in ("date", "datetime"):
+        return f"{attribute.shown(attribute.edges[0])} to before {attribute.shown(attribute.edges[-1])}"
+    low, high = (f"{edge:.15g}" for edge in attribute.bounds or ())
+    return f"{low} to {high}"
+
+
+def _shown(value: object) -> str:
+    return value.isoformat() if isinstance(value, date) else repr(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
