@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.lab.harness.apart import apart, peak_megabytes
+from dither.mechanisms import kernels
 
 EPSILON = 1.0
 
@@ -27,22 +28,24 @@ def _values(n: int, cells: int) -> np.ndarray:
 def ours(name: str, n: int, cells: int) -> tuple[float, float]:
     """Client and server CPU seconds of Dither, person by person, reports packed."""
     from dither.mechanisms import mechanism
-    from dither.mechanisms.kernels.stream import RandomStream
+    from dither.randomness import RandomStream
 
     built, stream = mechanism(name, cells, EPSILON), RandomStream.from_system()
-    built.estimate(built.support(built.randomise_many(_values(1000, cells), stream)), 1000)
+    kernels.estimate(
+        built, kernels.support(built, kernels.randomise(built, _values(1000, cells), stream)), 1000
+    )
     values = _values(n, cells)
     start = time.process_time()
-    reports = built.randomise_many(values, stream)
+    reports = kernels.randomise(built, values, stream)
     middle = time.process_time()
-    built.estimate(built.support(reports), n)
+    kernels.estimate(built, kernels.support(built, reports), n)
     return middle - start, time.process_time() - middle
 
 
 def ours_plain_numpy(name: str, n: int, cells: int) -> tuple[float, float]:
     """The same unary reports without Numba: 32-bit draws against thresholds, packed in blocks."""
     from dither.mechanisms import mechanism
-    from dither.mechanisms.kernels.stream import RandomStream
+    from dither.randomness import RandomStream
 
     built: Any = mechanism(name, cells, EPSILON)
     stream, values = RandomStream.from_system(), _values(n, cells)
@@ -61,7 +64,7 @@ def ours_plain_numpy(name: str, n: int, cells: int) -> tuple[float, float]:
     for begin in range(0, n, 16384):
         bits = np.unpackbits(reports[begin : begin + 16384], axis=1, bitorder="little", count=cells)
         counts += bits.sum(axis=0, dtype=np.int64)
-    built.estimate(counts, n)
+    kernels.estimate(built, counts, n)
     return middle - start, time.process_time() - middle
 
 
@@ -71,10 +74,10 @@ def ours_counts(name: str, n: int, cells: int) -> tuple[float, float]:
 
     built, rng = mechanism(name, cells, EPSILON), np.random.default_rng(1)
     truth = np.bincount(_values(n, cells), minlength=cells)
-    built.simulate(truth, rng)
+    kernels.simulate(built, truth, rng)
     start = time.process_time()
     for _ in range(10):
-        built.simulate(truth, rng)
+        kernels.simulate(built, truth, rng)
     return (time.process_time() - start) / 10, 0.0
 
 

@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dither.fit import norm_sub
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 
 
 def oue_shares(counts: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
     """Unbiased shares of cells from OUE reports of people with these counts."""
     chosen = mechanism("oue", len(counts), epsilon)
     people = int(counts.sum())
-    return chosen.estimate(chosen.simulate(counts.astype(np.int64), rng), people).frequencies
+    return kernels.estimate(
+        chosen, kernels.simulate(chosen, counts.astype(np.int64), rng), people
+    ).frequencies
 
 
 def oue_variance(people: int, epsilon: float) -> float:

@@ -20,8 +20,7 @@ from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.range_rivals import ahead, hdg, hierarchy
 from dither._histogram import asked_partition, collect, several_values
 from dither.fit import norm_sub
-from dither.mechanisms import mechanism
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import SquareWave, kernels, mechanism
 from dither.methods.histogram.consumer import Partition, read_consumers
 from dither.methods.histogram.estimates import OutputCells
 from dither.methods.histogram.values import gather
@@ -136,10 +135,12 @@ def estimate(
     counts = np.histogram(values, edges)[0]
     if method == "square wave, EMS":
         wave = SquareWave.for_epsilon(FINE, epsilon)
-        return wave.density(wave.simulate(counts, rng)), edges
+        return kernels.density(wave, kernels.simulate(wave, counts, rng)), edges
     if method == "chp, 64 bins":
         asked = mechanism("best", 64, epsilon)
-        return asked.estimate(asked.simulate(counts, rng), len(values)).frequencies, edges
+        return kernels.estimate(
+            asked, kernels.simulate(asked, counts, rng), len(values)
+        ).frequencies, edges
     return {"AHEAD": ahead, "hierarchy": hierarchy}[method](counts, epsilon, rng), edges
 
 
@@ -266,9 +267,9 @@ def two_numbers(epsilon: float, runs: int) -> list[dict[str, Any]]:
         noise = np.random.default_rng([SEED, 6, run])
         grid = mechanism("best", 64, epsilon)
         coarse = counts.reshape(8, 8, 8, 8).sum(axis=(1, 3)).ravel()
-        plain = norm_sub(grid.estimate(grid.simulate(coarse, noise), PEOPLE).frequencies).reshape(
-            8, 8
-        )
+        plain = norm_sub(
+            kernels.estimate(grid, kernels.simulate(grid, coarse, noise), PEOPLE).frequencies
+        ).reshape(8, 8)
         tables = {"HDG": hdg(counts, epsilon, noise), "grid of 8 x 8": plain}
         for bins in (8, 16):
             edges = tuple(np.linspace(0, 1, bins + 1).tolist())

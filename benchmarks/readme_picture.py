@@ -15,8 +15,9 @@ import numpy as np
 
 from dither.datasets import open_table
 from dither.evaluation.metrics import marginal
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import kernels
 from dither.methods import start
+from dither.randomness import RandomStream
 from dither.schema.table import encode
 from dither.simulate import simulate
 
@@ -48,10 +49,10 @@ def grids() -> tuple[tuple[list[str], list[str]], list[tuple[str, np.ndarray]]]:
         for n, o in zip(PAIR, (rows, columns), strict=True)
     ]
     someone = question.cell(schema, codes[0])
-    answer = question.mechanism.randomise_many(
-        np.array([someone]), RandomStream.from_generator(rng)
+    answer = kernels.randomise(
+        question.mechanism, np.array([someone]), RandomStream.from_generator(rng)
     )
-    one = np.asarray(question.mechanism.support(answer), float).reshape(shape)
+    one = np.asarray(kernels.support(question.mechanism, answer), float).reshape(shape)
     one = one if question.attributes == PAIR else one.T
     panels = [
         ("The truth, which nobody sees", truth),

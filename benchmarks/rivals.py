@@ -14,8 +14,8 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.fit.joint import SplitReports, em_joint
 from dither.fit.project import norm_sub
-from dither.mechanisms import PackedReports, mechanism
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import PackedReports, kernels, mechanism
+from dither.randomness import RandomStream
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import PatternTally
@@ -54,8 +54,8 @@ def _whole_domain(
     shape = schema.cardinalities
     cells = np.ravel_multi_index(tuple(np.asarray(c, np.int64) for c in codes.T), shape)
     chosen = mechanism(name, int(np.prod(shape)), epsilon)
-    support = chosen.simulate(np.bincount(cells, minlength=chosen.cells), rng)
-    return norm_sub(chosen.estimate(support, len(codes)).frequencies).reshape(shape)
+    support = kernels.simulate(chosen, np.bincount(cells, minlength=chosen.cells), rng)
+    return norm_sub(kernels.estimate(chosen, support, len(codes)).frequencies).reshape(shape)
 
 
 def _split_and_em(
@@ -66,7 +66,9 @@ def _split_and_em(
     questions = tuple(Question((a.name,), mechanism(name, a.cardinality, part)) for a in schema)
     plan = Plan(0, questions, split=True, tally="patterns")
     stream = RandomStream.from_generator(rng)
-    rows = [q.mechanism.randomise_many(codes[:, i], stream).rows for i, q in enumerate(questions)]
+    rows = [
+        kernels.randomise(q.mechanism, codes[:, i], stream).rows for i, q in enumerate(questions)
+    ]
     tally = PatternTally(plan)
     tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
     reports = SplitReports.from_tally(tally)

@@ -27,8 +27,9 @@ from dither.fit import answers_of
 from dither.fit.mixture.fit import FitOptions, fit_mixture
 from dither.fit.mixture.targets import pair_targets
 from dither.lab.harness.apart import apart, peak_megabytes
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import kernels
 from dither.methods import start
+from dither.randomness import RandomStream
 from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero
@@ -52,7 +53,7 @@ def drawn(attributes: int, participants: int, rng: np.random.Generator) -> tuple
     for number, (i, j) in enumerate(pairs):
         near = network.marginal([names[i], names[j]]) if j == i + 1 else np.outer(one[i], one[j])
         truth = rng.multinomial(people, near.ravel() / near.sum())
-        tally.add_counts(number, questions[number].mechanism.simulate(truth, rng), people)
+        tally.add_counts(number, kernels.simulate(questions[number].mechanism, truth, rng), people)
     return network.schema, tally
 
 
@@ -96,7 +97,7 @@ def make_reports(plan: Plan, participants: int) -> tuple[pa.Table, float]:
     for number, asked in enumerate(plan.questions):
         cells = rng.integers(0, asked.mechanism.cells, people)
         begin = time.process_time()
-        rows = asked.mechanism.randomise_many(cells, stream).rows
+        rows = kernels.randomise(asked.mechanism, cells, stream).rows
         spent += time.process_time() - begin
         ids = [row.tobytes() for row in rng.integers(0, 256, (people, 32), np.uint8)]
         made.append(

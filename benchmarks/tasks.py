@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.tables import Table
 from dither.errors import ParameterError
 from dither.evaluation.downstream import Classifier, split_rows, train_and_test
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms import MultiMean, kernels
+from dither.randomness import RandomStream
 from dither.schema import Schema
 from dither.types import Codes
 
@@ -115,8 +115,8 @@ def reported_accuracy(
     chosen = MultiMean.for_epsilon(d, epsilon, mechanism, d if mechanism == "duchi" else None)
     rng = np.random.default_rng(seed)
     people = table.codes[rng.choice(len(table.codes), min(rows, len(table.codes)), replace=False)]
-    reports = chosen.randomise_many(2 * people / top - 1, RandomStream.from_generator(rng))
-    noisy = chosen.numbers(reports)
+    reports = kernels.randomise(chosen, 2 * people / top - 1, RandomStream.from_generator(rng))
+    noisy = kernels.numbers(chosen, reports)
     asked = ~np.isnan(noisy)
     noisy[~asked] = 0.0
     scores = []

@@ -169,11 +169,11 @@ def test_a_mechanism_is_built_and_rebuilt_where_it_is_installed_and_nowhere_else
     assert mechanism_from_json(ring.to_json()) == ring
     with pytest.raises(InputError, match="spends epsilon"):
         mechanism("greedy", 4, 1.0)
-    with pytest.raises(ReportError, match="no class"):
+    with pytest.raises(ReportError, match="not a subclass"):
         mechanism_from_json({"name": "odd"})
     said = ring.to_json()
     monkeypatch.setattr("sys.path", [p for p in __import__("sys").path if p != str(installed)])
-    with pytest.raises(ReportError, match="not a mechanism this version knows"):
+    with pytest.raises(ReportError, match="not a mechanism that this version supports"):
         mechanism_from_json(said)
 
 

@@ -17,8 +17,7 @@ import pytest
 from scipy import stats
 
 from dither.errors import ParameterError
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.randomness import StreamBits, check_seed, generator, public_seed
+from dither.randomness import RandomStream, StreamBits, check_seed, generator, public_seed
 
 KEY = bytes(range(32))
 # A fixed key makes these tests repeatable; a wrong law would show as a p-value far below this.
@@ -144,7 +143,7 @@ def test_a_stream_goes_on_in_a_forked_process_only_if_it_is_repeatable(
 ) -> None:
     """Drawn before and after the fork; in a process of its own, which no thread of the tests disturbs."""
     code = (
-        "import os; from dither.mechanisms.kernels.stream import RandomStream; from dither.randomness import generator\n"
+        "import os; from dither.randomness import RandomStream; from dither.randomness import generator\n"
         f"stream = {made}; before = stream(32); read, write = os.pipe(); pid = os.fork(); mine = stream(32)\n"
         "if pid == 0: os.write(write, mine + stream(32)); os._exit(0)\n"
         "os.waitpid(pid, 0); theirs = os.read(read, 64)\n"
@@ -179,7 +178,7 @@ def test_a_generator_goes_when_nobody_needs_it() -> None:
 
 BROKEN = """
 import numpy as np
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.randomness import RandomStream
 from dither.randomness import StreamBits
 class Broken(RandomStream):
     failures = 0

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dither.client.participant import code_of, rounded_code
-from dither.mechanisms import GRR, BloomRappor, LocalHash, SetStrategy, oue
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import GRR, BloomRappor, LocalHash, SetStrategy, SquareWave, oue
 from dither.reports import limits
 from dither.reports.codec import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
 from dither.reports.plan import Plan, Question

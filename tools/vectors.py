@@ -19,20 +19,20 @@ from typing import Any
 
 from dither.errors import ReportError
 from dither.mechanisms import (
+    DRAW_WIDTHS,
     GRR,
     BloomRappor,
     Hadamard,
     LocalHash,
     Mechanism,
+    PureMechanism,
     SetStrategy,
+    SquareWave,
     SubsetSelection,
     Unary,
     oue,
     sue,
 )
-from dither.mechanisms.base import PureMechanism
-from dither.mechanisms.probability import DRAW_WIDTHS
-from dither.mechanisms.square_wave import SquareWave
 from dither.reports import limits
 from dither.reports.codec import Envelope, Report, encode
 from dither.reports.plan import Plan, Question, is_asked, pick, place, report_id, token_hash

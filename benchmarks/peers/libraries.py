@@ -1,7 +1,7 @@
 """One frequency oracle of each library as its documentation shows it, behind one small interface.
 
 Only the process that measures imports this module, and each library only when asked for. No tuning either way: Dither's
-`randomise_many` simulates many people in one call, the others have one call per person, and so has `dither, one by one`.
+`kernels.randomise` simulates many people in one call, the others have one call per person, and so has `dither, one by one`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def inverted(counts: np.ndarray, n: int, p: float, q: float) -> np.ndarray:
 
 
 def dither(name: str, cells: int, epsilon: float) -> Oracle:
-    from dither.mechanisms import mechanism
-    from dither.mechanisms.kernels.stream import RandomStream
+    from dither.mechanisms import kernels, mechanism
+    from dither.randomness import RandomStream
 
     built, stream = mechanism(name, cells, epsilon), RandomStream.from_system()
     return Oracle(
-        lambda values: built.randomise_many(values, stream),
-        lambda reports, n: built.estimate(built.support(reports), n).frequencies,
+        lambda values: kernels.randomise(built, values, stream),
+        lambda reports, n: kernels.estimate(built, kernels.support(built, reports), n).frequencies,
         None,
     )
 
@@ -69,13 +69,13 @@ def dither_one_by_one(name: str, cells: int, epsilon: float) -> Oracle:
     """The device kit's path: standard library, one call per person, the system's randomness."""
     import secrets
 
-    from dither.mechanisms import PackedReports, mechanism
+    from dither.mechanisms import PackedReports, kernels, mechanism
 
     built = mechanism(name, cells, epsilon)
 
     def server(reports: list[bytes], n: int) -> np.ndarray:
         rows = np.frombuffer(b"".join(reports), np.uint8).reshape(n, built.report_bytes)
-        return built.estimate(built.support(PackedReports(rows)), n).frequencies
+        return kernels.estimate(built, kernels.support(built, PackedReports(rows)), n).frequencies
 
     return Oracle(
         lambda values: [built.randomise(v, secrets.token_bytes) for v in values.tolist()],

@@ -11,9 +11,7 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
-from dither.mechanisms import NAMES, BitMechanism, Mechanism
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import NAMES, BitMechanism, Mechanism, check_epsilon, kernels
 from dither.methods import HISTOGRAMS, MEANS, start
 from dither.methods.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
 from dither.methods.histogram.estimates import PureCells, build, read_off
@@ -31,7 +29,7 @@ from dither.methods.histogram.values import (
 from dither.methods.machine import build_parameters
 from dither.methods.mean import Mean
 from dither.notice import Notice
-from dither.randomness import check_seed, generator
+from dither.randomness import RandomStream, check_seed, generator
 from dither.release.call import recorded
 from dither.release.histogram import ConsumerHistogram, HistogramRelease
 from dither.simulate import PATHS, NumberPeople, drive
@@ -106,7 +104,7 @@ def several_values(
             value=chosen.name,
         )
     tally, answers = _collect(chosen, slots, method, path, generator(seed, 43))
-    frequencies = chosen.estimate(tally, answers).frequencies
+    frequencies = kernels.estimate(chosen, tally, answers).frequencies
     cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
     counts, variances = read_off(cells, asked)
     reports = 1 if method == "one" else most
@@ -202,13 +200,15 @@ def _collect(
         told = np.take_along_axis(slots.cells, rng.integers(most, size=(people, 1)), axis=1)
     if path == "counts":
         by_cell = np.bincount(told.ravel(), minlength=mechanism.cells).astype(np.int64)
-        return mechanism.simulate(by_cell, rng), told.size
+        return kernels.simulate(mechanism, by_cell, rng), told.size
     stream = RandomStream.from_generator(rng)
     if method != "summed":
-        return mechanism.support(mechanism.randomise_many(told.ravel(), stream)), told.size
+        return kernels.support(
+            mechanism, kernels.randomise(mechanism, told.ravel(), stream)
+        ), told.size
     total = np.zeros((people, mechanism.cells), np.int64)
     for place in range(most):
-        rows = mechanism.randomise_many(told[:, place], stream).rows
+        rows = kernels.randomise(mechanism, told[:, place], stream).rows
         total += np.unpackbits(rows, axis=1, bitorder="little")[:, : mechanism.cells]
     return np.asarray(total.sum(axis=0), dtype=np.int64), told.size
 

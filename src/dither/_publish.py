@@ -13,7 +13,7 @@ import numpy as np
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.datasets import Reading, open_table, published_layout
 from dither.errors import ParameterError
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.methods import DEFAULT, jtree_nonprivate, start
 from dither.methods import method as find_method
 from dither.methods.machine import build_parameters

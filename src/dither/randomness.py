@@ -1,15 +1,20 @@
-"""Where a simulation's random numbers come from: the operating system, unless the caller gives a seed.
+"""Randomness for simulations: from the operating system, unless the caller gives a seed.
 
-Guarantee: without a seed every generator is an AES-256 counter stream under a key of its own from the operating system. No
-output of one tells anything about its key, its other outputs or another generator; keys are never written anywhere, used
-words are erased from memory, and a forked process draws anew. With a seed the generators are NumPy's own (PCG64): whoever
-knows the seed can draw the same noise again and subtract it.
+Guarantee: without a seed every generator is an AES-256 counter stream with its own key from
+the operating system. No output reveals anything about the key, about other outputs or about
+another generator. Keys are never written anywhere, used words are erased from memory, and a
+forked process takes new keys. With a seed the generators are NumPy's PCG64: anyone who knows
+the seed can draw the same noise again and remove it.
+
+Streams are as fast as NumPy's generators, so simulated participants use device-grade
+randomness at no cost. A device draws from the operating system instead.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import ctypes
+import hashlib
 import os
 import secrets
 import signal
@@ -19,72 +24,145 @@ import weakref
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from llvmlite import ir
-from numba import carray, cfunc, njit, types
+from numba import carray, cfunc, types
 from numba.extending import intrinsic
 
 from dither.checks import check_whole_or_none
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.compiled import compiled
 
-# The buffer is one array of words: how many are used up, the address of the callback that refills it, then random words.
+__all__ = ["RandomStream", "check_seed", "generator", "public_seed"]
+
+_CHUNK = bytes(1 << 20)
+
+# The buffer is one array of words: the number of used words, the address of the callback
+# that refills it, then random words.
 _USED, _REFILL, _FIRST = 0, 1, 2
 _BUFFER = 4096
 _ALL = _FIRST + _BUFFER
 _SIGNALS = tuple(sorted(int(number) for number in signal.valid_signals()))
 
 
-class _DrawLock:
-    """The lock that NumPy holds while it draws; signal handlers that Python would run meanwhile run right afterwards.
+def _encryptor(key: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
-    An exception of a handler (Ctrl-C, a deadline) cannot pass through compiled code: raised in the callback below it would be
-    lost. Python runs handlers in the main thread only, so only there have they to wait.
+
+class RandomStream:
+    """A stream of random bytes from a 32-byte key: AES-256 in counter mode.
+
+    A stream whose key came from the operating system takes another key in a forked process,
+    so that parent and child never draw the same noise. A stream from a given key or seed
+    stays repeatable.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != 32:
+            raise ValueError("a stream needs a key of 32 bytes")
+        self._encryptor = _encryptor(key)
+
+    def renew(self) -> None:
+        """Continue with a new key from the operating system."""
+        self._encryptor = _encryptor(secrets.token_bytes(32))
+
+    @classmethod
+    def from_system(cls) -> RandomStream:
+        """A stream that cannot be repeated."""
+        stream = cls(secrets.token_bytes(32))
+        _system_streams.add(stream)
+        return stream
+
+    @classmethod
+    def from_seed(cls, *seed: int | str) -> RandomStream:
+        """A repeatable stream, for simulation only."""
+        return cls(hashlib.sha256(repr(seed).encode()).digest())
+
+    @classmethod
+    def from_generator(cls, rng: np.random.Generator) -> RandomStream:
+        """A stream keyed by a simulation's generator; repeatable if the generator is."""
+        stream = cls(rng.bytes(32))
+        source: object = rng.bit_generator
+        # NumPy's bit generators are seeded; `StreamBits` is not one of them.
+        if not isinstance(source, np.random.BitGenerator):
+            _system_streams.add(stream)
+        return stream
+
+    def __call__(self, count: int) -> bytes:
+        """`count` random bytes: the stream is a `ByteSource`."""
+        return self.words(count, np.uint8).tobytes()
+
+    def words(
+        self, count: int, dtype: type[np.unsignedinteger] = np.uint64
+    ) -> npt.NDArray[np.unsignedinteger]:
+        """`count` random unsigned integers."""
+        size = count * np.dtype(dtype).itemsize
+        # The cipher's interface requires 16 spare bytes.
+        out = np.empty(size + 16, np.uint8)
+        view = out.data
+        for start in range(0, size, len(_CHUNK)):
+            step = min(len(_CHUNK), size - start)
+            self._encryptor.update_into(_CHUNK[:step], view[start:])
+        return out[:size].view(dtype)
+
+
+_system_streams: weakref.WeakSet[RandomStream] = weakref.WeakSet()
+
+
+class _DrawLock:
+    """The lock that NumPy holds while it draws; it defers signal handlers.
+
+    An exception of a handler (Ctrl-C, a deadline) cannot pass through compiled code: raised
+    in the callback below it would be lost. Handlers run after the draw instead. Python runs
+    them in the main thread only, so only that thread defers them.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[int, Any] = {}
-        self._came: list[int] = []
+        self._deferred: dict[int, Any] = {}
+        self._received: list[int] = []
 
     def __enter__(self) -> None:
         if threading.get_ident() == threading.main_thread().ident:
             try:
                 for number in _SIGNALS:
-                    handler = _signal.getsignal(
-                        number
-                    )  # signal.getsignal would take 90 us for all of them
+                    # signal.getsignal would take 90 us for all of them.
+                    handler = _signal.getsignal(number)
                     if callable(handler):
-                        self._waiting[number] = handler
-                        _signal.signal(number, self._note)
-            except BaseException:  # a handler that was not yet put off
+                        self._deferred[number] = handler
+                        _signal.signal(number, self._record)
+            except BaseException:
+                # A handler that was not yet deferred raised.
                 self._restore()
                 raise
         self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
-        if self._waiting and threading.get_ident() == threading.main_thread().ident:
+        if self._deferred and threading.get_ident() == threading.main_thread().ident:
             try:
                 self._restore()
             finally:
-                came, self._came = self._came, []
-                _deliver(came)
+                received = self._received
+                self._received = []
+                _deliver(received)
 
-    def _note(self, number: int, frame: object) -> None:
-        self._came.append(number)
+    def _record(self, number: int, frame: object) -> None:
+        self._received.append(number)
 
     def _restore(self) -> None:
-        """All handlers, even if one that is back already raises meanwhile."""
-        if self._waiting:
-            number, handler = next(iter(self._waiting.items()))
+        """Restore all handlers, even if a restored one raises."""
+        if self._deferred:
+            number, handler = next(iter(self._deferred.items()))
             try:
                 _signal.signal(number, handler)
-                del self._waiting[number]
+                del self._deferred[number]
             finally:
                 self._restore()
 
 
 def _deliver(numbers: list[int]) -> None:
-    """Each signal again, whatever the handler of an earlier one raises."""
+    """Raise each signal again, even if the handler of an earlier one raises."""
     if numbers:
         try:
             signal.raise_signal(numbers[0])
@@ -93,7 +171,7 @@ def _deliver(numbers: list[int]) -> None:
 
 
 class StreamBits:
-    """A bit generator for `numpy.random.Generator` whose words are those of a stream, in order; each is used once."""
+    """A bit generator for `numpy.random.Generator` that uses each word of a stream once."""
 
     def __init__(self, stream: RandomStream) -> None:
         self._stream = stream
@@ -109,12 +187,12 @@ class StreamBits:
         _alive[state] = self
 
     def refill(self) -> None:
-        """Fresh words. They count as fresh only once all are there: an interrupted call leaves the buffer used up."""
+        """Refill the buffer; an interrupted call leaves it used up."""
         self._words[_FIRST:] = self._stream.words(_BUFFER)
         self._words[_USED] = 0
 
     def renew(self) -> None:
-        """Throw away what is buffered and take another key from the operating system."""
+        """Erase the buffer and take a new key from the operating system."""
         self._words[_FIRST:] = 0
         self._words[_USED] = _BUFFER
         self._stream = RandomStream.from_system()
@@ -129,18 +207,23 @@ _new_capsule.restype = ctypes.py_object
 _new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _refill(state: int) -> None:
-    """Called from compiled code, where no exception can pass; signals wait meanwhile (`_DrawLock`)."""
+def _refill_buffer(state: int) -> None:
+    """Called from compiled code, which no exception can leave; `_DrawLock` defers signals."""
     try:
         _alive[state].refill()
     except BaseException:
         traceback.print_exc()
-        os.abort()  # numbers that are not random would be published as if they were private
+        # Otherwise numbers that are not random would be published as if they were private.
+        os.abort()
+
+
+_refill = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_refill_buffer)
 
 
 def _renew_all() -> None:
-    """In a forked process: parent and child must not draw the same noise."""
+    """Give a forked process new keys, so that it does not repeat its parent's noise."""
+    for stream in list(_system_streams):
+        stream.renew()
     for bits in list(_alive.values()):
         bits.renew()
 
@@ -149,9 +232,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_all)
 
 
-@intrinsic
-def _call(typing_context: Any, address: Any, state: Any) -> Any:
-    """Call the C function at an address; the address is data, so that the compiled code can be kept between runs."""
+def _call_address(typing_context: Any, address: Any, state: Any) -> Any:
+    """Call the C function at an address.
+
+    The address is data, not a constant, so that the compiled code can be cached on disk.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()])
@@ -161,7 +246,10 @@ def _call(typing_context: Any, address: Any, state: Any) -> Any:
     return types.void(types.uint64, types.voidptr), generate
 
 
-@njit(cache=True)
+_call = intrinsic(_call_address)
+
+
+@compiled
 def _take(state: Any) -> Any:
     words = carray(state, _ALL, np.uint64)
     while words[_USED] >= np.uint64(_BUFFER):
@@ -173,38 +261,41 @@ def _take(state: Any) -> Any:
     return word
 
 
-@cfunc(types.uint64(types.voidptr), cache=True)
-def _next_word(state: Any) -> Any:
+def _take_word(state: Any) -> Any:
     return _take(state)
 
 
-@cfunc(types.uint32(types.voidptr), cache=True)
-def _next_half(state: Any) -> Any:
+def _take_half(state: Any) -> Any:
     return np.uint32(_take(state) >> np.uint64(32))
 
 
-@cfunc(types.float64(types.voidptr), cache=True)
-def _next_double(state: Any) -> Any:
-    return (_take(state) >> np.uint64(11)) * 2.0**-53  # 53 bits, in [0, 1), as NumPy's own
+def _take_double(state: Any) -> Any:
+    # 53 bits, in [0, 1), like NumPy's generators.
+    return (_take(state) >> np.uint64(11)) * 2.0**-53
 
 
-__all__ = ["check_seed", "generator", "public_seed"]
+_next_word = cfunc(types.uint64(types.voidptr), cache=True)(_take_word)
+_next_half = cfunc(types.uint32(types.voidptr), cache=True)(_take_half)
+_next_double = cfunc(types.float64(types.voidptr), cache=True)(_take_double)
 
 
 def generator(seed: int | None, *place: int) -> np.random.Generator:
-    """NumPy's generator for one purpose of a run: of the seed and the purpose's place, or of the operating system."""
+    """A NumPy generator for one purpose of a run.
+
+    Args:
+        seed: The seed of the run; None for randomness from the operating system.
+        place: Numbers that identify the purpose within a seeded run.
+    """
     if seed is not None:
         return np.random.default_rng([seed, *place])
-    from dither.mechanisms.kernels.stream import RandomStream
-
     return np.random.Generator(StreamBits(RandomStream.from_system()))  # type: ignore[arg-type]
 
 
 def public_seed(seed: int | None) -> int:
-    """The seed of choices that are published, such as a fit's starts: the caller's, or one that no noise depends on."""
+    """A seed for published choices, such as a fit's starts; noise never depends on it."""
     return secrets.randbelow(2**32) if seed is None else seed
 
 
 def check_seed(seed: int | None) -> int | None:
-    """A whole number of at least 0 as Python has it, or none."""
+    """Check a seed: a whole number of at least 0, or None."""
     return check_whole_or_none("seed", seed)

@@ -15,9 +15,9 @@ import numpy as np
 from dither.checks import check_choice
 from dither.errors import ParameterError, PrivacyError, TooFewAnswers
 from dither.fit.project import apportion
-from dither.mechanisms import PackedReports
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import PackedReports, kernels
 from dither.methods import ProtocolMachine
+from dither.randomness import RandomStream
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.schema.cells import cells_of
@@ -247,11 +247,13 @@ def _ask_one_each(
     parts = group.divide(apportion(len(group), plan.shares).tolist())
     for i, (question, part) in enumerate(zip(plan.questions, parts, strict=True)):
         if len(part) and path == "counts":
-            tally.add_counts(i, question.mechanism.simulate(part.counts(question), rng), len(part))
+            tally.add_counts(
+                i, kernels.simulate(question.mechanism, part.counts(question), rng), len(part)
+            )
         elif len(part):
             stream = RandomStream.from_generator(rng)
             for block in part.blocks():
-                tally.add(i, question.mechanism.randomise_many(block.cells(question), stream))
+                tally.add(i, kernels.randomise(question.mechanism, block.cells(question), stream))
         if progress:
             progress(f"round {plan.round + 1}: questions answered", i + 1, len(plan.questions))
 
@@ -267,7 +269,7 @@ def _ask_everything(
     if isinstance(tally, CountTally) and path == "counts":
         for i, question in enumerate(plan.questions):
             tally.add_counts(
-                i, question.mechanism.simulate(group.counts(question), rng), len(group)
+                i, kernels.simulate(question.mechanism, group.counts(question), rng), len(group)
             )
         return
     # Patterns exist only in whole reports, so both paths make them.
@@ -275,7 +277,9 @@ def _ask_everything(
     parts: list[Bytes] = []
     done = 0
     for block in group.blocks():
-        answers = [q.mechanism.randomise_many(block.cells(q), stream).rows for q in plan.questions]
+        answers = [
+            kernels.randomise(q.mechanism, block.cells(q), stream).rows for q in plan.questions
+        ]
         parts.append(np.concatenate(answers, axis=1))
         done += len(block)
         if progress:

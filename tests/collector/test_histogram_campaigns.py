@@ -192,7 +192,7 @@ def test_devices_with_another_p_than_announced_are_found_out(
 
 def _likeliest(mechanism: Any, value: int, source: Any) -> bytes:
     """A report without noise: the most likely one."""
-    number = max(mechanism.chances(value).items(), key=lambda found: found[1])[0]
+    number = max(mechanism.probabilities(value).items(), key=lambda found: found[1])[0]
     return int(number).to_bytes(mechanism.report_bytes, "little")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dither.collector.precision import planned_answers, standard_error
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 from dither.reports import Plan, Question
 
 CELLS, PEOPLE, DRAWS = 8, 4000, 400
@@ -23,7 +23,10 @@ def test_it_is_the_spread_that_estimates_have(name: str) -> None:
     asked = plan(name)
     own = asked.questions[0].mechanism
     truth = np.full(CELLS, PEOPLE // CELLS)
-    drawn = [own.estimate(own.simulate(truth, rng), PEOPLE).frequencies for _ in range(DRAWS)]
+    drawn = [
+        kernels.estimate(own, kernels.simulate(own, truth, rng), PEOPLE).frequencies
+        for _ in range(DRAWS)
+    ]
     spread = float(np.sqrt(np.mean(np.var(drawn, axis=0, ddof=1))))
     told = standard_error(asked, [PEOPLE, PEOPLE])
     assert told is not None

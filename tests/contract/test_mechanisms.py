@@ -21,27 +21,34 @@ from scipy.stats import chi2
 
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms import (
+    MEANS,
+    MECHANISMS,
+    NAMES,
     BloomRappor,
+    Duchi,
+    DuchiVector,
     Hadamard,
+    Hybrid,
     LocalHash,
+    MeanMechanism,
     Mechanism,
+    MultiMean,
     PackedReports,
+    Piecewise,
     PureMechanism,
+    Randomiser,
     SetStrategy,
+    SquareWave,
     SubsetSelection,
     Unary,
+    Window,
+    kernels,
+    log_up,
+    mean_from_json,
     mechanism,
     mechanism_from_json,
 )
-from dither.mechanisms.base import Randomiser
-from dither.mechanisms.duchi_vector import DuchiVector
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.means import Duchi, Hybrid, MeanMechanism, Piecewise
-from dither.mechanisms.outputs import Window
-from dither.mechanisms.probability import log_up
-from dither.mechanisms.registry import MEANS, MECHANISMS, NAMES, mean_from_json
-from dither.mechanisms.several_means import MultiMean
-from dither.mechanisms.square_wave import SquareWave
+from dither.randomness import RandomStream
 
 BY_NAME = tuple(name for name in NAMES if name != "best")
 EPSILONS = (0.01, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
@@ -257,7 +264,9 @@ def contributions(built: Mechanism) -> tuple[list[bytes], np.ndarray, np.ndarray
     laws = [built.law(value) for value in range(built.cells)]
     reports = list(laws[0])
     chances = np.array([[float(law[r]) for law in laws] for r in reports])
-    added = [built.estimate(built.support(packed(r)), 1).frequencies for r in reports]
+    added = [
+        kernels.estimate(built, kernels.support(built, packed(r)), 1).frequencies for r in reports
+    ]
     return reports, chances, np.array(added)
 
 
@@ -330,10 +339,14 @@ def test_no_report_adds_more_or_less_than_the_stated_range(name: str) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_telling_reports_have_the_largest_ratio(name: str) -> None:
     built = small(name)
-    first, second = built.far_apart
+    first, second = built.most_distinct_cells
     laws = built.law(first), built.law(second)
     ratios = {report: laws[0][report] / laws[1][report] for report in laws[0]}
-    told = [ratio for report, ratio in ratios.items() if built.tells(first, second)(report)]
+    told = [
+        ratio
+        for report, ratio in ratios.items()
+        if built.distinguishing_event(first, second)(report)
+    ]
     assert told
     assert float(min(told)) == pytest.approx(float(max(ratios.values())))
 
@@ -387,12 +400,12 @@ def scored_runs(
     scores = []
     for run in range(repeats):
         if path == "counts":
-            tally = maker.simulate(counts, rng)
+            tally = kernels.simulate(maker, counts, rng)
         else:
-            tally = maker.support(
-                maker.randomise_many(values, RandomStream.from_seed("contract", run))
+            tally = kernels.support(
+                maker, kernels.randomise(maker, values, RandomStream.from_seed("contract", run))
             )
-        found = reader.estimate(tally, N)
+        found = kernels.estimate(reader, tally, N)
         assert found.standard_errors == pytest.approx(errors, rel=0.05)
         scores.append((found.frequencies - counts / N) / errors)
     return np.array(scores)
@@ -404,9 +417,11 @@ def test_scalar_reports_follow_the_same_law_as_vectorised_ones(name: str) -> Non
     built = usual(name, cells, 1.5)
     stream = RandomStream.from_seed("scalar", name)
     value = 2
-    scalar = built.support(packed(*(built.randomise(value, stream) for _ in range(n))))
-    fleet = built.support(built.randomise_many(np.full(n, value), stream))
-    counted = built.simulate(np.bincount([value] * n, minlength=cells), np.random.default_rng(3))
+    scalar = kernels.support(built, packed(*(built.randomise(value, stream) for _ in range(n))))
+    fleet = kernels.support(built, kernels.randomise(built, np.full(n, value), stream))
+    counted = kernels.simulate(
+        built, np.bincount([value] * n, minlength=cells), np.random.default_rng(3)
+    )
     for tally in (fleet, counted):
         spread = np.sqrt(
             np.maximum(scalar * (1 - scalar / n), 1) + np.maximum(tally * (1 - tally / n), 1)
@@ -417,7 +432,7 @@ def test_scalar_reports_follow_the_same_law_as_vectorised_ones(name: str) -> Non
 @pytest.mark.parametrize("name", ["grr", "square-wave", "strategy"])
 def test_where_one_draw_makes_a_report_people_and_batches_draw_alike(name: str) -> None:
     built, cells = usual(name, 7, 1.3), np.arange(700) % 7
-    rows = built.randomise_many(cells, RandomStream.from_seed(1)).rows
+    rows = kernels.randomise(built, cells, RandomStream.from_seed(1)).rows
     source = RandomStream.from_seed(1)
     assert [bytes(row) for row in rows] == [built.randomise(int(cell), source) for cell in cells]
 
@@ -432,9 +447,11 @@ def test_joint_law_of_supports_is_the_same_on_both_paths(name: str) -> None:
     values = np.repeat(np.arange(cells), counts)
     rng = np.random.default_rng(8)
     stream = RandomStream.from_seed("joint", name)
-    people = built.randomise_many(np.tile(values, repeats), stream).rows.reshape(repeats, n, -1)
-    made = np.array([built.support(PackedReports(np.ascontiguousarray(rows))) for rows in people])
-    drawn = np.array([built.simulate(counts, rng) for _ in range(repeats)])
+    people = kernels.randomise(built, np.tile(values, repeats), stream).rows.reshape(repeats, n, -1)
+    made = np.array(
+        [kernels.support(built, PackedReports(np.ascontiguousarray(rows))) for rows in people]
+    )
+    drawn = np.array([kernels.simulate(built, counts, rng) for _ in range(repeats)])
     a, b = np.cov(made.T), np.cov(drawn.T)
     scale = np.sqrt(np.outer(np.diag(a), np.diag(a)))
     # A sample covariance has a standard error of about sqrt(2/repeats) of the scale; two of them are compared.
@@ -451,13 +468,13 @@ def test_values_outside_the_domain_are_refused(name: str) -> None:
         with pytest.raises(ParameterError, match=str(value)):
             built.law(value)
         with pytest.raises(ParameterError, match=str(value)):
-            built.randomise_many(np.array([0, value]), RandomStream.from_seed(0))
+            kernels.randomise(built, np.array([0, value]), RandomStream.from_seed(0))
     for support, n in (
         (np.zeros(built.counters + 1, np.int64), 5),
         (np.zeros(built.counters, np.int64), 0),
     ):
         with pytest.raises(ParameterError):
-            built.estimate(support, n)
+            kernels.estimate(built, support, n)
 
 
 # --------------------
@@ -509,8 +526,8 @@ def test_reports_of_many_follow_the_law_of_their_levels(name: str) -> None:
     built, people = means()[name], 30_000
     levels = (built.levels - 1, 0, built.levels // 2, 0)[: built.attributes]
     record = [float(x) for x in on_level(built, levels)]
-    rows = built.randomise_many(
-        np.tile(record, (people, 1)), RandomStream.from_seed("means", name)
+    rows = kernels.randomise(
+        built, np.tile(record, (people, 1)), RandomStream.from_seed("means", name)
     ).rows
     source = RandomStream.from_seed("one", name)
     for reports in (rows, [built.randomise(record, source) for _ in range(people // 3)]):
@@ -537,7 +554,7 @@ def test_one_person_and_many_draw_alike(name: str) -> None:
     for built in (means()[name], means(levels=101)[name]):
         values = np.random.default_rng(1).uniform(-1, 1, (200, built.attributes))
         values[0], values[1] = -1, 1
-        rows = built.randomise_many(values, RandomStream.from_seed("a")).rows
+        rows = kernels.randomise(built, values, RandomStream.from_seed("a")).rows
         source = RandomStream.from_seed("a")
         assert [bytes(row) for row in rows] == [
             built.randomise(row.tolist(), source) for row in values
@@ -547,8 +564,10 @@ def test_one_person_and_many_draw_alike(name: str) -> None:
 @pytest.mark.parametrize("name", MEANS)
 def test_numbers_of_a_batch_are_those_of_each_report(name: str) -> None:
     built = means()[name]
-    rows = built.randomise_many(np.zeros((50, built.attributes)), RandomStream.from_seed(1)).rows
-    for row, found in zip(rows, built.numbers(PackedReports(rows)), strict=True):
+    rows = kernels.randomise(
+        built, np.zeros((50, built.attributes)), RandomStream.from_seed(1)
+    ).rows
+    for row, found in zip(rows, kernels.numbers(built, PackedReports(rows)), strict=True):
         stated = [math.nan if x is None else float(x) for x in built.numbers_in(bytes(row))]
         assert found == pytest.approx(stated, nan_ok=True)
 
@@ -572,7 +591,9 @@ def test_means_are_unbiased_and_no_wider_than_the_worst_variance(name: str) -> N
     built, n = means(threshold_bits=32, levels=65)[name], 60_000
     values = np.random.default_rng(1).beta(2, 6, (n, built.attributes)) * 2 - 1
     for found, column in zip(
-        built.estimate(built.randomise_many(values, RandomStream.from_seed(name))),
+        kernels.estimate_means(
+            built, kernels.randomise(built, values, RandomStream.from_seed(name))
+        ),
         values.T,
         strict=True,
     ):

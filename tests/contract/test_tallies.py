@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms import PackedReports
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import PackedReports, kernels
+from dither.randomness import RandomStream
 from dither.reports import Plan, Question, plan_from_json, question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally, PatternTally, report_bits, tally_from_bytes, zero
@@ -37,7 +37,7 @@ def made_reports(plan: Plan, n: int, seed: int) -> list[tuple[int, PackedReports
     rng = np.random.default_rng(seed)
     stream = RandomStream.from_seed("tally", seed)
     parts = [
-        q.mechanism.randomise_many(rng.integers(0, q.mechanism.cells, n), stream)
+        kernels.randomise(q.mechanism, rng.integers(0, q.mechanism.cells, n), stream)
         for q in plan.questions
     ]
     if plan.split:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dither.fit.mixture.targets import Columns, PairTargets, pair_targets
 from dither.fit.pool import AnswerCounts
+from dither.mechanisms import kernels
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -38,7 +39,9 @@ def sparse(
         q = question(schema, pair, epsilon)
         answers.append(
             AnswerCounts(
-                q, q.mechanism.simulate(rng.multinomial(people, share.ravel()), rng), people
+                q,
+                kernels.simulate(q.mechanism, rng.multinomial(people, share.ravel()), rng),
+                people,
             )
         )
     return pair_targets(schema, answers)

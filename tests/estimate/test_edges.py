@@ -42,7 +42,7 @@ from dither.fit.mixture.targets import (
 )
 from dither.fit.pool import AnswerCounts
 from dither.fit.project import norm_sub
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -69,7 +69,7 @@ def doubled(people: int, epsilon: float, seed: int, copies: bool = True) -> Pair
         if copies:
             codes[1] = (codes[0] * 5) % WIDE[1]
         truth = np.bincount(codes[i] * WIDE[j] + codes[j], minlength=WIDE[i] * WIDE[j])
-        answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), people))
+        answers.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), people))
     return pair_targets(WIDE_SCHEMA, answers)
 
 
@@ -326,7 +326,7 @@ def chained(people: int, epsilon: float, seed: int) -> PairTargets:
         q = question(WIDE_SCHEMA, [WIDE_SCHEMA.names[i], WIDE_SCHEMA.names[j]], epsilon)
         codes = chain_of(rng, people)
         truth = np.bincount(codes[i] * WIDE[j] + codes[j], minlength=WIDE[i] * WIDE[j])
-        answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), people))
+        answers.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), people))
     return pair_targets(WIDE_SCHEMA, answers)
 
 

@@ -8,8 +8,8 @@ import pytest
 from dither.errors import ParameterError
 from dither.fit import joint as module
 from dither.fit.joint import SplitReports, estimate_joint, estimate_joints
-from dither.mechanisms import GRR, BloomRappor, PackedReports, sue_from_flip
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import GRR, BloomRappor, PackedReports, kernels, sue_from_flip
+from dither.randomness import RandomStream
 from dither.reports import Plan, Question
 from dither.tally import PatternTally, report_bits
 
@@ -40,7 +40,7 @@ def _reports(n=20_000, encoding="unary", flip=0.4, seed=0):
     stream = RandomStream.from_seed(seed)
     values = np.unravel_index(cells, SHAPE)
     parts = [
-        q.mechanism.randomise_many(v, stream).rows
+        kernels.randomise(q.mechanism, v, stream).rows
         for q, v in zip(plan.questions, values, strict=True)
     ]
     tally = PatternTally(plan)

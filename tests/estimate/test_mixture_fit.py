@@ -29,6 +29,7 @@ from dither.fit.mixture.targets import (
     trees,
 )
 from dither.fit.pool import AnswerCounts
+from dither.mechanisms import kernels
 from dither.reports import question
 
 
@@ -49,12 +50,14 @@ def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
     for i, j in combinations(range(len(CARDINALITIES)), 2):
         q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], epsilon)
         truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
-        answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
+        answers.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), n))
     for i, name in enumerate(SCHEMA.names):
         q = question(SCHEMA, [name], epsilon)
         answers.append(
             AnswerCounts(
-                q, q.mechanism.simulate(rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng), n // 10
+                q,
+                kernels.simulate(q.mechanism, rng.multinomial(n // 10, one[COLUMNS.of(i)]), rng),
+                n // 10,
             )
         )
     return pair_targets(SCHEMA, answers)
@@ -203,7 +206,7 @@ def test_wrong_weights_fit_worse(monkeypatch: pytest.MonkeyPatch) -> None:
             n = 60_000 if number % 2 else 300
             q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 1.0)
             truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
-            answers.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
+            answers.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), n))
         return pair_targets(SCHEMA, answers)
 
     data = [uneven(seed) for seed in range(5)]
@@ -243,7 +246,9 @@ def test_without_pairs_the_fit_is_the_product() -> None:
         q = question(SCHEMA, [name], 1.0)
         k = SCHEMA[name].cardinality
         answers.append(
-            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(1000, np.ones(k) / k), rng), 1000)
+            AnswerCounts(
+                q, kernels.simulate(q.mechanism, rng.multinomial(1000, np.ones(k) / k), rng), 1000
+            )
         )
     targets = pair_targets(SCHEMA, answers)
     assert not targets.has_pairs
@@ -261,7 +266,9 @@ def test_hardly_any_reports_give_a_distribution_all_the_same(n: int) -> None:
         q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], 0.2)
         k = CARDINALITIES[i] * CARDINALITIES[j]
         answers.append(
-            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(n, np.ones(k) / k), rng), n)
+            AnswerCounts(
+                q, kernels.simulate(q.mechanism, rng.multinomial(n, np.ones(k) / k), rng), n
+            )
         )
     fitted = fit_mixture(pair_targets(SCHEMA, answers), rng)
     assert np.isfinite(fitted.components).all()

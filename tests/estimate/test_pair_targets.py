@@ -11,7 +11,7 @@ from dither.errors import TooFewAnswers
 from dither.fit.mixture.targets import Columns, inverse_variances, pair_targets
 from dither.fit.pool import AnswerCounts, read_marginal
 from dither.fit.project import norm_sub
-from dither.mechanisms import GRR, oue
+from dither.mechanisms import GRR, kernels, oue
 from dither.reports import Question, question
 from dither.schema import Attribute, Schema
 
@@ -41,7 +41,7 @@ def answers(epsilon: float = 1.5, n: int = 4000, seed: int = 0) -> list[AnswerCo
     for names in SETS:
         q = question(SCHEMA, names, epsilon)
         truth = rng.multinomial(n, rng.dirichlet(np.ones(q.mechanism.cells)))
-        out.append(AnswerCounts(q, q.mechanism.simulate(truth, rng), n))
+        out.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), n))
     return out
 
 
@@ -107,7 +107,7 @@ def test_noise_coefficients_are_those_of_a_simulation(make: object) -> None:
     n, repeats = 500, 1200
     seen = np.empty((repeats, 3, 3))
     for r in range(repeats):
-        support = asked.mechanism.simulate(rng.multinomial(n, joint), rng)
+        support = kernels.simulate(asked.mechanism, rng.multinomial(n, joint), rng)
         targets = pair_targets(schema, [AnswerCounts(asked, support, n)])
         seen[r] = targets.pairs[:3, 3:6]
     c0, c1, c2 = (c[0, 1] for c in targets.pair_noise)

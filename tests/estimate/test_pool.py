@@ -6,6 +6,7 @@ from scipy.stats import chi2
 
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, make_consistent, normal_interval, pool
+from dither.mechanisms import kernels
 from dither.reports import question
 from dither.schema import Attribute, Schema
 
@@ -28,7 +29,7 @@ def answers(
             table = table.T
         counts = np.floor(table.ravel() * n).astype(np.int64)
         counts[0] += n - counts.sum()
-        out.append(AnswerCounts(asked, asked.mechanism.simulate(counts, rng), n))
+        out.append(AnswerCounts(asked, kernels.simulate(asked.mechanism, counts, rng), n))
     return out
 
 
@@ -102,7 +103,9 @@ def test_intervals_cover_at_the_stated_rate() -> None:
     counts = np.array([500, 300, 150, 50])
     covered = []
     for _ in range(2_000):
-        estimate = asked.mechanism.estimate(asked.mechanism.simulate(counts, rng), 1_000)
+        estimate = kernels.estimate(
+            asked.mechanism, kernels.simulate(asked.mechanism, counts, rng), 1_000
+        )
         low, high = normal_interval(estimate.frequencies, estimate.standard_errors)
         covered.append((low <= counts / 1_000) & (counts / 1_000 <= high))
     rate = np.mean(covered)
@@ -124,7 +127,7 @@ def test_weights_and_sample_size_hold_the_choice_of_who_was_asked(epsilon: float
         parts = []
         for asked, n, table in ((alone, 300, truth), (whole, 3_000, JOINT)):
             counts = rng.multinomial(n, table.ravel())
-            parts.append(AnswerCounts(asked, asked.mechanism.simulate(counts, rng), n))
+            parts.append(AnswerCounts(asked, kernels.simulate(asked.mechanism, counts, rng), n))
         found = pool(SCHEMA, parts, ["a"])
         variances = found.variances + truth * (1 - truth) / found.sample_size
         scaled.append((found.frequencies - truth) ** 2 / variances)

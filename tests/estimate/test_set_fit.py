@@ -30,6 +30,7 @@ from dither.fit.mixture.set_fit import SetLockstep, gradient_of, laid_out, moved
 from dither.fit.mixture.set_tables import SetTargets, predicted, pull_back, set_targets
 from dither.fit.mixture.targets import Edges, pair_targets, tables_pay
 from dither.fit.pool import AnswerCounts
+from dither.mechanisms import kernels
 from dither.methods import start
 from dither.methods.mixture.machine import as_model as fitted_model
 from dither.release.replicates import redraw
@@ -46,7 +47,7 @@ def answer(
 ) -> AnswerCounts:
     q = question(truth.schema, names, epsilon)
     people = rng.multinomial(n, truth.marginal(names).ravel())
-    return AnswerCounts(q, q.mechanism.simulate(people, rng), n)
+    return AnswerCounts(q, kernels.simulate(q.mechanism, people, rng), n)
 
 
 def collected(
@@ -114,7 +115,7 @@ def test_answers_about_a_set_in_any_order_are_one_table_with_their_precision_add
     )
     (block,) = targets_of([first, second]).blocks
     raw = [
-        a.question.mechanism.estimate(a.support, a.n).frequencies.reshape(
+        kernels.estimate(a.question.mechanism, a.support, a.n).frequencies.reshape(
             [SCHEMA[n].cardinality for n in names]
         )
         for a, names in ((first, ["x2", "x0", "x1"]), (second, ["x0", "x1", "x2"]))
@@ -283,7 +284,9 @@ def test_three_attributes_that_only_together_depend_are_found_by_sets_and_not_by
         q = question(schema, [schema.names[i] for i in chosen], 3.0)
         table = joint.sum(axis=tuple(i for i in range(4) if i not in chosen)).ravel()
         answers.append(
-            AnswerCounts(q, q.mechanism.simulate(rng.multinomial(50_000, table), rng), 50_000)
+            AnswerCounts(
+                q, kernels.simulate(q.mechanism, rng.multinomial(50_000, table), rng), 50_000
+            )
         )
     targets = pair_targets(schema, answers)
     assert tables_pay(4, answers)

@@ -21,22 +21,26 @@ from dither.evaluation.audit import (
 )
 from dither.mechanisms import (
     GRR,
+    MEANS,
+    MECHANISMS,
+    THRESHOLD_BITS,
     BloomRappor,
     ByteSource,
+    Duchi,
+    Hybrid,
     LocalHash,
+    MultiMean,
+    OutputMechanism,
+    Piecewise,
+    Randomiser,
     SetStrategy,
+    SquareWave,
     SubsetSelection,
     Unary,
+    Window,
     mechanism,
 )
-from dither.mechanisms.base import Randomiser
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.means import Duchi, Hybrid, Piecewise
-from dither.mechanisms.outputs import OutputMechanism, Window
-from dither.mechanisms.probability import THRESHOLD_BITS
-from dither.mechanisms.registry import MEANS, MECHANISMS
-from dither.mechanisms.several_means import MultiMean
-from dither.mechanisms.square_wave import SquareWave
+from dither.randomness import RandomStream
 
 NAMES = tuple(name for name in LOCAL_NAMES if name != "best")
 SLOW = ("bloom", "strategy")  # whose reports take a device longest
@@ -159,9 +163,9 @@ def test_a_client_that_breaks_its_stated_epsilon_is_caught() -> None:
 
 def test_a_report_that_one_value_never_gives_fails() -> None:
     class Reveals(GRR):
-        def chances(self, value: int) -> Any:
+        def probabilities(self, value: int) -> Any:
             return {
-                cell: chance for cell, chance in super().chances(value).items() if value or cell
+                cell: chance for cell, chance in super().probabilities(value).items() if value or cell
             }
 
     verdict = audit(Reveals(3, GRR.for_epsilon(3, 1.0).other), 1.0, 500, seeded(3))
@@ -273,10 +277,10 @@ def test_an_output_that_one_cell_never_gives_fails_at_any_size() -> None:
 
 def test_a_single_input_with_another_law_is_found() -> None:
     class OneOdd(GRR):
-        def chances(self, value: int) -> Any:
+        def probabilities(self, value: int) -> Any:
             if value != 2:
-                return super().chances(value)
-            return GRR.for_epsilon(self.cells, 1.5).chances(value)
+                return super().probabilities(value)
+            return GRR.for_epsilon(self.cells, 1.5).probabilities(value)
 
     verdict = audit(OneOdd(6, GRR.for_epsilon(6, 1.0).other), 1.0, 500, seeded(5))
     assert verdict.epsilon_exact is not None

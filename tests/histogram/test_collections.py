@@ -12,6 +12,7 @@ from scipy.stats import chi2
 
 from dither._histogram import collect, histogram
 from dither.errors import ParameterError, PrivacyError, TableError
+from dither.mechanisms import kernels
 from dither.mechanisms import mechanism as build
 from dither.methods.histogram.consumer import Consumer, read_consumers, union
 from dither.methods.histogram.estimates import PureCells, variance_by_type
@@ -91,7 +92,8 @@ def test_weighted_variance_is_the_group_variance_and_the_simulated_one(
         )
     weights, rng = np.array([0.3, -1.0, 2.0, 0.0, 0.5, 1.0, 1.0, 0.25]), np.random.default_rng(2)
     drawn = [
-        weights @ mechanism.estimate(mechanism.simulate(COUNTS, rng), 2000).frequencies
+        weights
+        @ kernels.estimate(mechanism, kernels.simulate(mechanism, COUNTS, rng), 2000).frequencies
         for _ in range(800)
     ]
     assert np.var(drawn) == pytest.approx(

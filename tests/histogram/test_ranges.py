@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 import dither
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import density
+from dither.mechanisms import kernels
 from dither.methods import restore, start
 from dither.methods.histogram import ranges
 from dither.methods.histogram import ranges as intervals
@@ -45,7 +46,7 @@ def test_the_mirrored_design_is_as_good_as_the_plain_one(epsilon: float) -> None
     plain = optimise(workload, epsilon)
     ratio = np.exp(epsilon)
     slow = plain.weights[:, None] * np.where(plain.sets, ratio, 1.0)
-    fast = interval_strategy(16, epsilon).chance_table
+    fast = interval_strategy(16, epsilon).probability_table
     assert mean_variance(fast, workload) <= 1.02 * mean_variance(slow, workload)
     # The measure tells designs apart: randomised response on the cells is far worse.
     chance = ratio / (ratio + 15)
@@ -110,16 +111,16 @@ def test_strong_smoothing_is_there_for_what_is_even() -> None:
     counts, truth = np.full(32, 625), np.full(32, 1 / 32)
     ours = theirs = 0.0
     for _ in range(12):
-        outputs = strategy.simulate(counts, rng)
+        outputs = kernels.simulate(strategy, counts, rng)
         ours += square_errors(
-            density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth
+            density.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(density, "_FIRST", density._FIRST[3:])
             patch.setattr(density, "_SECOND", density._SECOND[3:])
             patch.setattr(density, "_PRICE", 2.0)
             theirs += square_errors(
-                density.likely_density(strategy.chance_table, outputs, np.ones(32)), truth
+                density.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
             )
     assert ours < 0.6 * theirs
 
@@ -152,8 +153,8 @@ def test_a_kept_design_is_never_worked_out_again(monkeypatch: pytest.MonkeyPatch
 def test_a_fit_is_the_best_under_its_penalty() -> None:
     """Newton's method against a general optimiser on the same loss."""
     strategy = interval_strategy(16, 2.0)
-    outputs = strategy.simulate(np.arange(16) * 40, np.random.default_rng(1)).astype(float)
-    evidence = density.Evidence.of(strategy.chance_table, outputs, np.array([1.0, 2.0] * 8))
+    outputs = kernels.simulate(strategy, np.arange(16) * 40, np.random.default_rng(1)).astype(float)
+    evidence = density.Evidence.of(strategy.probability_table, outputs, np.array([1.0, 2.0] * 8))
     differences = evidence._differences[0]
     fit = evidence.fit(differences, 3.0, np.zeros(16))
     penalty = 3.0 * differences.T @ differences
@@ -176,10 +177,10 @@ def test_smoothing_is_chosen_by_the_data(shape: str) -> None:
     ]
     counts = np.round(20_000 * truth / truth.sum()).astype(np.int64)
     truth, strategy = counts / counts.sum(), interval_strategy(32, 1.0)
-    chances, rng = strategy.chance_table, np.random.default_rng(7)
+    chances, rng = strategy.probability_table, np.random.default_rng(7)
     ours = theirs = 0.0
     for _ in range(12):
-        outputs = strategy.simulate(counts, rng)
+        outputs = kernels.simulate(strategy, counts, rng)
         likely = density.likely_density(chances, outputs, np.ones(32))
         assert likely.sum() == pytest.approx(1)
         assert likely.min() > 0

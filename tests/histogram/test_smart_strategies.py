@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from dither._histogram import collect
 from dither.errors import DitherError, ParameterError
-from dither.mechanisms import SetStrategy, mechanism
+from dither.mechanisms import SetStrategy, kernels, mechanism
 from dither.methods import ProtocolMachine, restore, start
 from dither.methods.histogram.consumer import read_consumers, union
 from dither.methods.histogram.estimates import OutputCells, variance_by_type
@@ -70,7 +70,7 @@ def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind
         assert choice.mechanism == mechanism(kind, 13, epsilon)
         return
     assert choice.decoder is not None
-    chances = choice.mechanism.chance_table
+    chances = choice.mechanism.probability_table
     assert choice.decoder @ chances == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
     for consumer in CONSUMERS:
         bins = PARTITION.membership(consumer)
@@ -110,7 +110,7 @@ def test_the_worst_bin_can_be_the_objective() -> None:
     mean, worst = (choose(PARTITION, CONSUMERS, 1.0, "best", o) for o in ("mean", "worst"))
 
     def largest(choice: object) -> float:
-        chances = choice.mechanism.chance_table
+        chances = choice.mechanism.probability_table
         return max(
             float(((PARTITION.membership(c) @ choice.decoder) ** 2 @ chances).mean(axis=1).max())
             for c in CONSUMERS
@@ -197,7 +197,7 @@ def test_a_restored_machine_asks_the_very_design_that_was_kept(
     tally = CountTally(plan)
     rng = np.random.default_rng(5)
     for i, question in enumerate(plan.questions):
-        tally.add_counts(i, question.mechanism.simulate(np.full(6, 100), rng), 600)
+        tally.add_counts(i, kernels.simulate(question.mechanism, np.full(6, 100), rng), 600)
     for either in (machine, again):
         either.close(tally)
     assert again.state() == machine.state()

@@ -8,8 +8,7 @@ from itertools import combinations
 import pytest
 
 from dither.errors import ParameterError
-from dither.mechanisms import BitMechanism, BloomRappor, oue, sue
-from dither.mechanisms.registry import device_work
+from dither.mechanisms import BitMechanism, BloomRappor, device_work, oue, sue
 
 SMALL: list[BitMechanism] = [sue(5, 1.0), oue(5, 1.0), BloomRappor.for_epsilon(5, 1.0, 7, 2)]
 
@@ -28,7 +27,7 @@ def test_filters_distance_and_hashes_are_those_of_the_law(mechanism: BitMechanis
     assert {bits.bit_count() for bits in sets} == {mechanism.hashes}
     assert mechanism.distance == max((a ^ b).bit_count() for a, b in combinations(sets, 2))
     for cell, bits in enumerate(sets):
-        law = mechanism.chances(cell)
+        law = mechanism.probabilities(cell)
         for bit in range(mechanism.counters):
             chance = sum(p for report, p in law.items() if report >> bit & 1)
             assert chance == (mechanism.p if bits >> bit & 1 else mechanism.q)

@@ -12,8 +12,8 @@ import pytest
 from tests.contract.test_mechanisms import contributions, worst_ratio
 
 from dither.errors import PrivacyError
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.probability import log_up
+from dither.mechanisms import kernels, log_up
+from dither.randomness import RandomStream
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "add-a-mechanism.md"
 
@@ -29,8 +29,10 @@ def test_the_documented_mechanism_works() -> None:
     assert chances.T @ added == pytest.approx(np.eye(6), abs=1e-9)
     truth = np.array([500, 100, 50, 200, 100, 50]) * 100
     people = np.repeat(np.arange(6), truth)
-    found = ring.estimate(
-        ring.support(ring.randomise_many(people, RandomStream.from_seed(1))), len(people)
+    found = kernels.estimate(
+        ring,
+        kernels.support(ring, kernels.randomise(ring, people, RandomStream.from_seed(1))),
+        len(people),
     )
     assert (np.abs(found.frequencies - truth / truth.sum()) < 4.5 * found.standard_errors).all()
     assert built["Ring"].from_json(ring.to_json()) == ring

@@ -16,13 +16,17 @@ import pytest
 from scipy import stats
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.mechanisms.base import PackedReports
-from dither.mechanisms.duchi_vector import DuchiVector
+from dither.mechanisms import (
+    DuchiVector,
+    MultiMean,
+    PackedReports,
+    kernels,
+    log_up,
+    mean_mechanism,
+    multi_mean,
+)
 from dither.mechanisms.kernels.means import agreeing_many
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.means import mean_mechanism
-from dither.mechanisms.probability import log_up
-from dither.mechanisms.several_means import MultiMean, multi_mean
+from dither.randomness import RandomStream
 
 Signs = tuple[int, ...]
 
@@ -34,7 +38,7 @@ def agreements(t: Signs, v: Signs) -> int:
 def laws(vector: DuchiVector) -> dict[Signs, dict[Signs, Fraction]]:
     """The chance of every report t for every sign vector v, one by one."""
     every = list(product((-1, 1), repeat=vector.attributes))
-    chances = [vector.chance(a) for a in range(vector.attributes + 1)]
+    chances = [vector.probability(a) for a in range(vector.attributes + 1)]
     return {v: {t: chances[agreements(t, v)] for t in every} for v in every}
 
 
@@ -117,7 +121,7 @@ def test_every_draw_of_a_16_bit_build(attributes: int, epsilon: float) -> None:
 def test_many_attributes(attributes: int) -> None:
     vector = DuchiVector.for_epsilon(attributes, 1.0)
     assert (1 - 1e-9) < vector.epsilon <= 1
-    chances = [vector.chance(a) for a in range(attributes + 1)]
+    chances = [vector.probability(a) for a in range(attributes + 1)]
     assert sum(math.comb(attributes, a) * chance for a, chance in enumerate(chances)) == 1
     assert log_up(max(chances) / min(chances)) == vector.epsilon
     majority = sum(math.comb(attributes, a) for a in range(attributes // 2 + 1, attributes + 1))
@@ -134,7 +138,7 @@ def test_one_person_and_many_draw_alike(attributes: int) -> None:
     vector = DuchiVector.for_epsilon(attributes, 1.3)
     values = np.random.default_rng(1).uniform(-1, 1, (80, attributes))
     values[0], values[1] = -1, 1
-    rows = vector.randomise_many(values, RandomStream.from_seed("a")).rows
+    rows = kernels.randomise(vector, values, RandomStream.from_seed("a")).rows
     source = RandomStream.from_seed("a")
     singles = [vector.randomise(row.tolist(), source) for row in values]
     assert [bytes(r) for r in rows] == singles
@@ -147,9 +151,9 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
         DuchiVector.for_epsilon(4, 1.0),
         np.random.default_rng(2).uniform(-1, 1, (50, 4)),
     )
-    whole = vector.randomise_many(values, RandomStream.from_seed(1)).rows
+    whole = kernels.randomise(vector, values, RandomStream.from_seed(1)).rows
     monkeypatch.setattr("dither.mechanisms.kernels.means._BLOCK", 7)
-    assert np.array_equal(whole, vector.randomise_many(values, RandomStream.from_seed(1)).rows)
+    assert np.array_equal(whole, kernels.randomise(vector, values, RandomStream.from_seed(1)).rows)
 
 
 @pytest.mark.parametrize("attributes", [3, 4])
@@ -157,7 +161,9 @@ def test_reports_follow_the_law(attributes: int) -> None:
     """Chi-square of all reports of one record whose signs are certain; a law of 30 % more epsilon is rejected."""
     vector, n = DuchiVector.for_epsilon(attributes, 1.0), 40_000
     v: Signs = (1, -1, 1, -1)[:attributes]
-    rows = vector.randomise_many(np.tile(v, (n, 1)), RandomStream.from_seed("law", attributes)).rows
+    rows = kernels.randomise(
+        vector, np.tile(v, (n, 1)), RandomStream.from_seed("law", attributes)
+    ).rows
     counts = np.bincount(rows[:, 0], minlength=2**attributes)
 
     def p_value(assumed: DuchiVector) -> float:
@@ -179,8 +185,10 @@ def test_means_are_unbiased_with_true_errors(attributes: int, epsilon: float) ->
     values = np.random.default_rng(1).uniform(-1, 1, (n, attributes)) * 0.3 + np.linspace(
         -0.7, 0.7, attributes
     )
-    reports = vector.randomise_many(values, RandomStream.from_seed(4, attributes))
-    for found, truth in zip(vector.estimate(reports), values.mean(axis=0), strict=True):
+    reports = kernels.randomise(vector, values, RandomStream.from_seed(4, attributes))
+    for found, truth in zip(
+        kernels.estimate_means(vector, reports), values.mean(axis=0), strict=True
+    ):
         # A report is the scale with either sign, so that its variance over all people is exactly this.
         error = math.sqrt(vector.variance(truth) / n)
         assert abs(found.mean - truth) < 4.5 * error
@@ -191,8 +199,12 @@ def test_means_are_unbiased_with_true_errors(attributes: int, epsilon: float) ->
 @pytest.mark.parametrize("attributes", [2, 3])
 def test_a_wrong_scale_is_rejected(attributes: int) -> None:
     vector, wrong, n = (*(DuchiVector.for_epsilon(attributes, e) for e in (1.0, 1.2)), 60_000)
-    reports = vector.randomise_many(np.full((n, attributes), 0.9), RandomStream.from_seed("wrong"))
-    for right, other in zip(vector.estimate(reports), wrong.estimate(reports), strict=True):
+    reports = kernels.randomise(
+        vector, np.full((n, attributes), 0.9), RandomStream.from_seed("wrong")
+    )
+    for right, other in zip(
+        kernels.estimate_means(vector, reports), kernels.estimate_means(wrong, reports), strict=True
+    ):
         assert abs(right.mean - 0.9) < 4.5 * math.sqrt(vector.variance(0.9) / n)
         assert abs(other.mean - 0.9) > 4.5 * math.sqrt(vector.variance(0.9) / n)
 
@@ -203,7 +215,12 @@ def test_variance_of_repeated_estimates() -> None:
     stream = RandomStream.from_seed("spread")
     means = np.array(
         [
-            [e.mean for e in vector.estimate(vector.randomise_many(np.zeros((n, 4)), stream))]
+            [
+                e.mean
+                for e in kernels.estimate_means(
+                    vector, kernels.randomise(vector, np.zeros((n, 4)), stream)
+                )
+            ]
             for _ in range(runs)
         ]
     )
@@ -215,8 +232,8 @@ def test_variance_of_repeated_estimates() -> None:
 def test_one_attribute_is_duchis_mechanism(epsilon: float) -> None:
     vector, one = DuchiVector.for_epsilon(1, epsilon), mean_mechanism("duchi", epsilon)
     for value, level in ((-1, 0), (1, one.levels - 1)):
-        upper = vector.chance(1) if value > 0 else vector.chance(0)
-        assert float(upper) == pytest.approx(float(one.chances(level)[1]), abs=1e-4)
+        upper = vector.probability(1) if value > 0 else vector.probability(0)
+        assert float(upper) == pytest.approx(float(one.probabilities(level)[1]), abs=1e-4)
     assert float(vector.scale) == pytest.approx((math.exp(epsilon) + 1) / (math.exp(epsilon) - 1))
     assert float(vector.scale) == pytest.approx(float(one.value_of(1)), rel=1e-3)
     assert vector.variance() == pytest.approx(one.worst_variance, rel=1e-3)
@@ -250,7 +267,7 @@ def test_wrong_input_is_named() -> None:
     wrong: list[Any] = [[0.0, 0.0, 2.0]], [[0.0, math.nan, 0.0]], [[0.0, 0.0]], [0.0, 0.0, 0.0]
     for table in wrong:
         with pytest.raises(ParameterError) as caught:
-            vector.randomise_many(table, RandomStream.from_seed(1))
+            kernels.randomise(vector, table, RandomStream.from_seed(1))
         assert caught.value.where == "values"
     with pytest.raises(ParameterError, match="3 values are needed, not 2"):
         vector.randomise([0.0, 0.0], bytes)
@@ -266,7 +283,7 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(PrivacyError):  # the draws would not come out even
         replace(DuchiVector.for_epsilon(4, 1.0), low=DuchiVector.for_epsilon(4, 1.0).low + 1)
     with pytest.raises(ParameterError, match="two reports"):
-        vector.estimate(PackedReports(np.zeros((1, 1), np.uint8)))
+        kernels.estimate_means(vector, PackedReports(np.zeros((1, 1), np.uint8)))
 
 
 def test_wrong_reports_are_refused() -> None:
@@ -276,9 +293,9 @@ def test_wrong_reports_are_refused() -> None:
             vector.check_report(report)
     vector.check_report(b"\x07")
     with pytest.raises(ReportError, match="more than 3 signs"):
-        vector.estimate(PackedReports(np.array([[0], [8]], np.uint8)))
+        kernels.estimate_means(vector, PackedReports(np.array([[0], [8]], np.uint8)))
     with pytest.raises(ReportError, match="reports of 1 bytes"):
-        vector.estimate(PackedReports(np.zeros((5, 2), np.uint8)))
+        kernels.estimate_means(vector, PackedReports(np.zeros((5, 2), np.uint8)))
 
 
 @pytest.mark.parametrize("epsilon", [30.0, 60.0, 700.0])

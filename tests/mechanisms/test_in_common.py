@@ -7,10 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from dither.mechanisms import Mechanism, mechanism
-from dither.mechanisms.bloom import BloomRappor
-from dither.mechanisms.set_strategy import SetStrategy
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import BloomRappor, Mechanism, SetStrategy, SquareWave, mechanism
 
 
 def least_in_common(asked: Mechanism) -> Fraction:

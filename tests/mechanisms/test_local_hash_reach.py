@@ -26,7 +26,7 @@ def chi_square(first: int, second: int, draws: int = 40_000) -> float:
     [(0, 1), (0, 2**16), (5, 5 + 2**16), (3 * 2**15, 0), (2**17 - 1, 0), (2**17 - 1, 2**16 - 1)],
 )
 def test_pairs_of_cells_are_independent(pair: tuple[int, int]) -> None:
-    assert max(pair) < LocalHash.most_cells
+    assert max(pair) < LocalHash.max_cells
     # 255 degrees of freedom: mean 255, standard deviation 22.6; six of them above.
     assert chi_square(*pair) < 255 + 6 * 22.6
 
@@ -46,4 +46,4 @@ def test_the_reach_is_exact_in_a_small_word() -> None:
     for difference in range(1, reach):
         assert len(set(exact_pair_law(difference, bits, kept).tolist())) == 1
     assert len(set(exact_pair_law(reach, bits, kept).tolist())) > 1
-    assert LocalHash.most_cells == 2 ** (32 - 16 + 1)
+    assert LocalHash.max_cells == 2 ** (32 - 16 + 1)

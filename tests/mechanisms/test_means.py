@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.means import GRIDS, Duchi, Hybrid, Piecewise, mean_mechanism
-from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms import GRIDS, Duchi, Hybrid, MultiMean, Piecewise, kernels, mean_mechanism
+from dither.randomness import RandomStream
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0, 8.0)
 
@@ -44,7 +43,7 @@ def test_every_draw_of_a_16_bit_build(name: str, epsilon: float) -> None:
             given = [np.full(2**16, coin), draws] if name == "hybrid" else [draws]
             found = np.bincount(grid.output(np.full(2**16, level), given), minlength=grid.outputs)
             law = [a + share * Fraction(int(b), 2**16) for a, b in zip(law, found, strict=True)]
-        assert law == grid.chances(level)
+        assert law == grid.probabilities(level)
         assert sum(law) == 1
         mean = sum(chance * grid.value_of(output) for output, chance in enumerate(law))
         assert mean == Fraction(2 * level, 16) - 1
@@ -67,7 +66,9 @@ def test_a_mutant_that_gives_more_away_is_rejected() -> None:
     assert replace(duchi, step=duchi.step + 2).epsilon > 1.0
     piecewise = Piecewise.for_epsilon(1.0, levels=17, threshold_bits=16)
     assert replace(piecewise, base=piecewise.base - 1).epsilon > 1.0
-    laws = [replace(piecewise, base=piecewise.base - 40).chances(level) for level in range(17)]
+    laws = [
+        replace(piecewise, base=piecewise.base - 40).probabilities(level) for level in range(17)
+    ]
     assert math.log(worst_ratio(laws)) > 1.0
 
 
@@ -92,8 +93,10 @@ def test_several_attributes(name: str) -> None:
     multi = MultiMean.for_epsilon(5, 6.0, name)
     assert multi.asked == 2
     assert 5.9 < multi.epsilon <= 6.0
-    reports = multi.randomise_many(values, RandomStream.from_seed(8))
-    for found, truth in zip(multi.estimate(reports), values.mean(axis=0), strict=True):
+    reports = kernels.randomise(multi, values, RandomStream.from_seed(8))
+    for found, truth in zip(
+        kernels.estimate_means(multi, reports), values.mean(axis=0), strict=True
+    ):
         assert abs(found.mean - truth) < 4.5 * found.standard_error
         assert abs(found.n - 12_000) < 4.5 * math.sqrt(30_000 * 0.4 * 0.6)
     single = multi.randomise([0.1, 0.2, 0.3, 0.4, 0.5], RandomStream.from_seed(1))
@@ -108,7 +111,7 @@ def test_wrong_input_is_named() -> None:
             grid.randomise([value], bytes)  # type: ignore[list-item]
     for wrong in ([[0.0], [2.0]], [0.0, 1.0], [[math.nan]]):
         with pytest.raises(ParameterError):
-            grid.randomise_many(wrong, RandomStream.from_seed(1))
+            kernels.randomise(grid, wrong, RandomStream.from_seed(1))
     with pytest.raises(ParameterError, match="duchi, piecewise, hybrid"):
         mean_mechanism("laplace", 1.0)
     with pytest.raises(ReportError):

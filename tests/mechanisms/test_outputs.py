@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.mechanisms import GRR, SetStrategy, mechanism_from_json
-from dither.mechanisms.kernels.outputs import quantiles
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import GRR, SetStrategy, kernels, mechanism_from_json
 from dither.mechanisms.square_wave import SquareWave, half_width
+from dither.randomness import RandomStream
 
 TRUTH = np.bincount(
     np.minimum((np.random.default_rng(0).beta(2, 5, 50_000) * 32).astype(int), 31), minlength=32
@@ -43,9 +42,9 @@ def test_the_half_width_is_the_paper_s_and_shrinks() -> None:
 
 def test_people_and_counts_agree_with_the_table() -> None:
     wave, cells = SquareWave.for_epsilon(32, 1.0), np.repeat(np.arange(32), TRUTH)
-    by_people = wave.support(wave.randomise_many(cells, RandomStream.from_seed(3)))
-    by_counts = wave.simulate(TRUTH, np.random.default_rng(4))
-    expected = wave.chance_table @ TRUTH
+    by_people = kernels.support(wave, kernels.randomise(wave, cells, RandomStream.from_seed(3)))
+    by_counts = kernels.simulate(wave, TRUTH, np.random.default_rng(4))
+    expected = wave.probability_table @ TRUTH
     for tally in (by_people, by_counts):
         assert np.all(np.abs(tally - expected) < 5 * np.sqrt(expected))
 
@@ -56,7 +55,7 @@ def slow_em(wave: SquareWave, counts: np.ndarray, steps: int) -> np.ndarray:
     for _ in range(steps):
         new = np.zeros(wave.cells)
         for output, count in enumerate(counts):
-            joint = [wave.chance_table[output, c] * theta[c] for c in range(wave.cells)]
+            joint = [wave.probability_table[output, c] * theta[c] for c in range(wave.cells)]
             new += count * np.array(joint) / sum(joint)
         theta = new / counts.sum()
     return theta
@@ -64,8 +63,8 @@ def slow_em(wave: SquareWave, counts: np.ndarray, steps: int) -> np.ndarray:
 
 def test_em_is_em() -> None:
     wave = SquareWave.for_epsilon(6, 2.0)
-    counts = wave.simulate(np.array([50, 10, 0, 30, 5, 5]), np.random.default_rng(1))
-    assert wave.density(counts, smooth=False, most_steps=7) == pytest.approx(
+    counts = kernels.simulate(wave, np.array([50, 10, 0, 30, 5, 5]), np.random.default_rng(1))
+    assert kernels.density(wave, counts, smooth=False, max_steps=7) == pytest.approx(
         slow_em(wave, counts, 7)
     )
 
@@ -75,20 +74,22 @@ def test_smoothing_helps_at_small_epsilon_and_quantiles_are_near() -> None:
     truth = TRUTH / TRUTH.sum()
     distances = {True: [], False: []}
     for _ in range(10):
-        tally = wave.simulate(TRUTH, rng)
+        tally = kernels.simulate(wave, TRUTH, rng)
         for smooth, found in distances.items():
-            found.append(np.abs(wave.density(tally, smooth=smooth) - truth).sum() / 2)
+            found.append(np.abs(kernels.density(wave, tally, smooth=smooth) - truth).sum() / 2)
     assert np.mean(distances[True]) < np.mean(distances[False])
     assert np.mean(distances[True]) < 0.1 < np.abs(1 / 32 - truth).sum() / 4
-    density = wave.density(wave.simulate(TRUTH, rng))
+    density = kernels.density(wave, kernels.simulate(wave, TRUTH, rng))
     edges = np.linspace(0, 1, 33)
-    assert quantiles(density, edges, [0.25, 0.5, 0.75]) == pytest.approx(
-        quantiles(truth, edges, [0.25, 0.5, 0.75]), abs=0.03
+    assert kernels.quantiles(density, edges, [0.25, 0.5, 0.75]) == pytest.approx(
+        kernels.quantiles(truth, edges, [0.25, 0.5, 0.75]), abs=0.03
     )
 
 
 def test_quantiles_of_a_known_density() -> None:
-    assert quantiles(np.array([0.5, 0.0, 0.5]), [0, 1, 2, 3], [0, 0.25, 0.5, 0.75, 1]).tolist() == [
+    assert kernels.quantiles(
+        np.array([0.5, 0.0, 0.5]), [0, 1, 2, 3], [0, 0.25, 0.5, 0.75, 1]
+    ).tolist() == [
         0,
         0.5,
         1,
@@ -96,7 +97,7 @@ def test_quantiles_of_a_known_density() -> None:
         3,
     ]
     with pytest.raises(ParameterError):
-        quantiles(np.array([1.0]), [0, 1], [1.5])
+        kernels.quantiles(np.array([1.0]), [0, 1], [1.5])
 
 
 def test_wrong_input_is_named() -> None:
@@ -104,7 +105,7 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(ReportError):
         wave.check_report(bytes([wave.counters]))
     with pytest.raises(ParameterError):
-        wave.density(np.zeros(wave.counters, np.int64))
+        kernels.density(wave, np.zeros(wave.counters, np.int64))
     with pytest.raises(ParameterError):
         SquareWave.for_epsilon(1, 1.0)
 
@@ -157,7 +158,7 @@ def test_randomised_response_is_a_strategy_with_the_same_variance() -> None:
     k, epsilon = 5, 1.5
     weight = 1 / (math.exp(epsilon) + k - 1)
     strategy = SetStrategy.for_epsilon(k, [1 << i for i in range(k)], [weight] * k, epsilon)
-    decoder, chances = strategy.decoder(), strategy.chance_table
+    decoder, chances = strategy.decoder(), strategy.probability_table
     by_type = decoder**2 @ chances - np.eye(k)
     grr = GRR.for_epsilon(k, epsilon)
     assert np.diag(by_type) == pytest.approx(grr.group_variance(1, 1.0, 1), rel=1e-3)

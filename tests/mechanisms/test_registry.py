@@ -13,13 +13,14 @@ from dither.mechanisms import (
     SubsetSelection,
     best,
     bloom_size,
+    exp_down,
+    independent_filter_seed,
+    kernels,
+    log_up,
     mechanism,
     oue,
     sue_from_flip,
-    telling_seed,
 )
-from dither.mechanisms.kernels.bits import filter_matrix
-from dither.mechanisms.probability import exp_down, log_up
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
@@ -100,7 +101,7 @@ def test_bloom_filters_are_pinned() -> None:
 def test_too_few_bloom_bits_to_tell_values_apart() -> None:
     built = BloomRappor.for_flip(20, 0.5, 6, 2)
     with pytest.raises(ParameterError, match="more bits"):
-        built.estimate(np.zeros(6, np.int64), 10)
+        kernels.estimate(built, np.zeros(6, np.int64), 10)
 
 
 @pytest.mark.parametrize(
@@ -113,29 +114,29 @@ def test_a_hash_seed_is_found_whose_filters_tell_all_values_apart(
     def rank(seed: int) -> int:
         return int(
             np.linalg.matrix_rank(
-                filter_matrix(BloomRappor(cells, bits, hashes, 1, seed)).astype(float)
+                BloomRappor(cells, bits, hashes, 1, seed).filter_matrix().astype(float)
             )
         )
 
-    found = telling_seed(cells, bits, hashes)
+    found = independent_filter_seed(cells, bits, hashes)
     assert rank(found) == cells
     assert all(rank(seed) < cells for seed in range(found)), "the first that does"
-    assert telling_seed(cells, bits, hashes, found) == found
+    assert independent_filter_seed(cells, bits, hashes, found) == found
     for seed in range(found):
-        with pytest.raises(ParameterError, match=f"the hash seed {seed} does not tell"):
-            telling_seed(cells, bits, hashes, seed)
+        with pytest.raises(ParameterError, match=f"the hash seed {seed} does not distinguish"):
+            independent_filter_seed(cells, bits, hashes, seed)
 
 
 def test_values_that_no_filter_tells_apart_are_refused() -> None:
     with pytest.raises(
-        ParameterError, match="16 bits cannot tell 20 values apart; use at least 20 bits"
+        ParameterError, match="16 bits cannot distinguish 20 values; use at least 20 bits"
     ):
-        telling_seed(20, 16, 1)
+        independent_filter_seed(20, 16, 1)
     with pytest.raises(
-        ParameterError, match=r"none of 1,000 hash seeds tells 16 values apart.*use more bits"
+        ParameterError, match=r"none of 1,000 hash seeds distinguishes 16 values.*use more bits"
     ):
-        telling_seed(16, 16, 1)
-    assert BloomRappor.for_cells(2, 1.0).seed == telling_seed(2, *bloom_size(2, 0.022))
+        independent_filter_seed(16, 16, 1)
+    assert BloomRappor.for_cells(2, 1.0).seed == independent_filter_seed(2, *bloom_size(2, 0.022))
 
 
 def test_sue_from_flip_rounds_towards_privacy() -> None:

@@ -28,8 +28,17 @@ from tests.client.small_collector import CAMPAIGN, RECORD, SCHEMA, Collector, an
 
 from dither.client import Device
 from dither.errors import DitherError, PrivacyError
-from dither.mechanisms import GRR, BitMechanism, Mechanism, Unary, mechanism
-from dither.mechanisms.registry import MEANS, MECHANISMS, mean_from_json, mechanism_from_json
+from dither.mechanisms import (
+    GRR,
+    MEANS,
+    MECHANISMS,
+    BitMechanism,
+    Mechanism,
+    Unary,
+    mean_from_json,
+    mechanism,
+    mechanism_from_json,
+)
 from dither.reports import Plan, Question, decode
 
 QUICK = settings(

@@ -24,11 +24,16 @@ from scipy.stats import binom
 import dither
 from dither.datasets import generate_network
 from dither.errors import InputError
-from dither.mechanisms import Mechanism, PackedReports, mechanism
-from dither.mechanisms.bloom import BloomRappor
-from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.set_strategy import SetStrategy
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import (
+    BloomRappor,
+    LocalHash,
+    Mechanism,
+    PackedReports,
+    SetStrategy,
+    SquareWave,
+    kernels,
+    mechanism,
+)
 from dither.methods import start
 from dither.methods.earlier import ARRAY
 from dither.methods.machine import tallies_in
@@ -57,7 +62,7 @@ def counted_law(asked: Mechanism, value: int) -> Law:
     law: dict[Increments, float] = {}
     for report, probability in asked.law(value).items():
         row = PackedReports(np.frombuffer(report, np.uint8)[None, :])
-        added = tuple(asked.support(row).tolist())
+        added = tuple(kernels.support(asked, row).tolist())
         law[added] = law.get(added, 0.0) + float(probability)
     return law
 

@@ -19,9 +19,14 @@ import pytest
 import dither
 from dither.fit import answers_of, pool
 from dither.fit.pool import precision
-from dither.mechanisms import Mechanism, PackedReports, mechanism
-from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.subset import SubsetSelection
+from dither.mechanisms import (
+    LocalHash,
+    Mechanism,
+    PackedReports,
+    SubsetSelection,
+    kernels,
+    mechanism,
+)
 from dither.methods import ProtocolMachine, start
 from dither.release import Release
 from dither.release.call import Call
@@ -97,7 +102,9 @@ def forged(asked: Mechanism, targets: list[int], *, support: bool) -> list[bytes
         limit = asked.report_limit or 1 << asked.report_bits
         tried = [number.to_bytes(size, "little") for number in range(limit)]
         rows = PackedReports(np.array([list(report) for report in tried], np.uint8))
-        each = [asked.support(PackedReports(rows.rows[i : i + 1])) for i in range(len(tried))]
+        each = [
+            kernels.support(asked, PackedReports(rows.rows[i : i + 1])) for i in range(len(tried))
+        ]
         scores = [counts[inside].mean() - counts[outside].mean() for counts in each]
         totals = [counts[inside].sum() for counts in each]
         found = [tried[int(np.argmax(scores))], tried[int(np.argmax(totals))]]
@@ -374,7 +381,7 @@ def run(
                 np.ravel_multi_index(columns, sizes), minlength=question.mechanism.cells
             )
             noise = np.random.default_rng([3, plan.round, i])
-            tally.add_counts(i, question.mechanism.simulate(counts, noise), len(part))
+            tally.add_counts(i, kernels.simulate(question.mechanism, counts, noise), len(part))
         for i, report, liars in forge(plan):
             tally.add(i, PackedReports(np.tile(np.frombuffer(report, np.uint8), (liars, 1))))
         total += tally.participants

@@ -13,8 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dither.errors import DitherError
-from dither.mechanisms import GRR, BloomRappor, SetStrategy, mechanism, oue
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import GRR, BloomRappor, SetStrategy, SquareWave, mechanism, oue
 from dither.schema import Attribute, Schema
 
 CAMPAIGN = "5a" * 16

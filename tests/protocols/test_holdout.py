@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ReportError, TooFewAnswers
+from dither.mechanisms import kernels
 from dither.methods import ProtocolMachine, start
 from dither.methods.holdout import HoldOut
 from dither.schema import Attribute, Schema
@@ -27,7 +28,7 @@ def answered(machine: ProtocolMachine, numbers: list[int]) -> CountTally:
     rng = np.random.default_rng(1)
     for i, (question, n) in enumerate(zip(plan.questions, numbers, strict=True)):
         people = rng.multinomial(n, np.full(question.mechanism.cells, 1 / question.mechanism.cells))
-        tally.add_counts(i, question.mechanism.simulate(people, rng), n)
+        tally.add_counts(i, kernels.simulate(question.mechanism, people, rng), n)
     return tally
 
 

@@ -126,11 +126,11 @@ def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
         )
 
     with pytest.raises(
-        ParameterError, match=r"^c: 3 bits cannot tell 4 values apart; use at least 4 bits"
+        ParameterError, match=r"^c: 3 bits cannot distinguish 4 values; use at least 4 bits"
     ):
         start(bits=3, hashes=1)
     with pytest.raises(
-        ParameterError, match=r"^a: the hash seed 0 does not tell 3 values apart by 4 bits"
+        ParameterError, match=r"^a: the hash seed 0 does not distinguish 3 values by 4 bits"
     ):
         start(bits=4, hashes=1, hash_seed=0)
     given = start(bits=32, hashes=4, hash_seed=7)

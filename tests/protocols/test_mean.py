@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError, SchemaError, TooFewAnswers
-from dither.mechanisms import GRR
-from dither.mechanisms.means import Duchi, Piecewise
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import GRR, Duchi, Piecewise, SquareWave
 from dither.methods import restore, start
 from dither.methods.mean import Mean, mean_answer_from_json, output_places, wave_of
 from dither.reports.plan import LEVEL_BITS, level_of
@@ -53,17 +51,17 @@ def test_levels_and_cells_are_the_mechanisms_of_the_literature(epsilon: float) -
     for level in (0, 1000, duchi.levels - 1):
         share = level / (duchi.levels - 1)
         upper = share * float(two.p) + (1 - share) * float(two.q)
-        assert math.isclose(upper, float(duchi.chances(level)[1]), abs_tol=1e-4)
+        assert math.isclose(upper, float(duchi.probabilities(level)[1]), abs_tol=1e-4)
     assert math.isclose(two.epsilon, epsilon, rel_tol=1e-6)
     piecewise, wave = Piecewise.for_epsilon(epsilon, 257), wave_of(257, epsilon)
     assert wave.epsilon == piecewise.epsilon <= epsilon
     for level in (0, 100, 256):
-        assert list(wave.chances(level).values()) == piecewise.chances(level)
+        assert list(wave.probabilities(level).values()) == piecewise.probabilities(level)
     places = output_places(wave)
     numbers = np.array([float(piecewise.value_of(output)) for output in range(wave.counters)])
     np.testing.assert_allclose(places, (numbers + 1) / 2, atol=1e-12)
     for level in (0, 100, 256):
-        law = np.array([float(x) for x in wave.chances(level).values()])
+        law = np.array([float(x) for x in wave.probabilities(level).values()])
         assert math.isclose(float(law @ places), level / 256, abs_tol=1e-9), (
             "unbiased at every level"
         )

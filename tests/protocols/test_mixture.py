@@ -14,6 +14,7 @@ from dither.datasets.generated import generate_network
 from dither.errors import DitherError, ParameterError
 from dither.fit import answers_of
 from dither.fit.mixture.targets import pair_targets
+from dither.mechanisms import kernels
 from dither.methods import restore
 from dither.methods.independent import IndependentParameters, IndependentProtocol
 from dither.methods.machine import Campaign
@@ -245,7 +246,7 @@ def screened(network: Network, n: int, epsilon: float, rng: np.random.Generator)
     each = n // len(sets)
     for i, q in enumerate(questions):
         truth = rng.multinomial(each, network.marginal(q.attributes).ravel())
-        tally.add_counts(i, q.mechanism.simulate(truth, rng), each)
+        tally.add_counts(i, kernels.simulate(q.mechanism, truth, rng), each)
     return evidence(pair_targets(network.schema, answers_of([tally]))).p_value
 
 
@@ -392,7 +393,9 @@ def evidence_of(network: Network, n: int, epsilon: float):  # type: ignore[no-un
         tally = zero(Plan(0, (q,), (1.0,)))
         assert isinstance(tally, CountTally)
         tally.add_counts(
-            0, q.mechanism.simulate(rng.multinomial(n, network.marginal(pair).ravel()), rng), n
+            0,
+            kernels.simulate(q.mechanism, rng.multinomial(n, network.marginal(pair).ravel()), rng),
+            n,
         )
         answers += answers_of([tally])
     return evidence(pair_targets(schema, answers))

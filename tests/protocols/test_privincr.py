@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.fit import answers_of, pool
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 from dither.methods.evidence import Evidence
 from dither.methods.machine import Campaign
 from dither.methods.privincr import (
@@ -295,7 +295,9 @@ def test_a_pair_that_nobody_answered_is_left_out_not_nan():
     for i, q in enumerate(plan.questions):
         if q.attributes != ("a", "c"):
             tally.add_counts(
-                i, q.mechanism.simulate(np.full(q.mechanism.cells, 50), rng), 50 * q.mechanism.cells
+                i,
+                kernels.simulate(q.mechanism, np.full(q.mechanism.cells, 50), rng),
+                50 * q.mechanism.cells,
             )
     machine.close(tally)
     evidence = Evidence(SCHEMA, answers_of([tally]))
@@ -396,7 +398,9 @@ def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, ep
     n, cells = 60_000, math.prod(sizes)
     together = mechanism("best", cells, epsilon)
     truth = rng.multinomial(n, np.full(cells, 1 / cells))
-    table = together.estimate(together.simulate(truth, rng), n).frequencies.reshape(sizes)
+    table = kernels.estimate(
+        together, kernels.simulate(together, truth, rng), n
+    ).frequencies.reshape(sizes)
     pairs = list(combinations(range(len(sizes)), 2))
     errors = np.zeros(2)
     for pair in pairs:
@@ -404,8 +408,8 @@ def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, ep
         exact = np.full(math.prod(shape), 1 / math.prod(shape))
         read = table.sum(axis=tuple(a for a in range(len(sizes)) if a not in pair)).ravel()
         alone, people = mechanism("best", exact.size, epsilon), n // len(pairs)
-        asked = alone.estimate(
-            alone.simulate(rng.multinomial(people, exact), rng), people
+        asked = kernels.estimate(
+            alone, kernels.simulate(alone, rng.multinomial(people, exact), rng), people
         ).frequencies
         errors += [((read - exact) ** 2).sum(), ((asked - exact) ** 2).sum()]
     assert bool(errors[0] < errors[1]) is whole

@@ -11,7 +11,7 @@ import pytest
 
 from dither.errors import InputError, ParameterError, PrivacyError, ReportError
 from dither.fit import Independent, Marginal, model_from_bytes
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 from dither.notice import ADVICE, Notice, shown_certainty
 from dither.release import Release, truth_from_codes
 from dither.release.standard_errors import measured_errors
@@ -218,7 +218,9 @@ def test_intervals_cover_all_participants_when_few_were_asked() -> None:
     covered = alone = 0
     for _ in range(400):
         ones = rng.hypergeometric(int(people * f), people - int(people * f), asked)
-        estimate = device.estimate(device.simulate(np.array([asked - ones, ones]), rng), asked)
+        estimate = kernels.estimate(
+            device, kernels.simulate(device, np.array([asked - ones, ones]), rng), asked
+        )
         measured = Marginal(("x",), estimate.frequencies, estimate.standard_errors, asked)
         errors = measured_errors([measured], ["x"], people)
         assert errors is not None

@@ -16,8 +16,7 @@ from tools.vectors import all_vectors, write_vectors
 from dither.client import code_of, read_announcement
 from dither.client.participant import rounded_code
 from dither.errors import DitherError
-from dither.mechanisms import mechanism_from_json
-from dither.mechanisms.registry import MECHANISMS
+from dither.mechanisms import MECHANISMS, mechanism_from_json
 from dither.reports import Envelope, Report, decode, encode, plan_from_json
 from dither.reports.codec import verdict
 from dither.reports.plan import is_asked, pick, place, report_id

@@ -14,19 +14,22 @@ from scipy.stats import chi2
 
 from dither.errors import ParameterError
 from dither.mechanisms import (
+    DRAW_WIDTHS,
     GRR,
     BloomRappor,
+    Duchi,
     Hadamard,
     LocalHash,
+    Piecewise,
     SetStrategy,
+    SquareWave,
     SubsetSelection,
+    kernels,
     oue,
     sue,
 )
-from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
-from dither.mechanisms.means import Duchi, Piecewise
-from dither.mechanisms.probability import DRAW_WIDTHS
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms.kernels.batch import uniform_draws
+from dither.randomness import RandomStream
 
 PEOPLE = 40_000
 
@@ -46,7 +49,9 @@ def builds(bits: int) -> list[Any]:
 
 def misfit(built: Any, value: int, seed: int) -> float:
     """Pearson's statistic of a batch's reports against the law, over its 1 - 1e-6 quantile."""
-    rows = built.randomise_many(np.full(PEOPLE, value), RandomStream.from_seed("width", seed)).rows
+    rows = kernels.randomise(
+        built, np.full(PEOPLE, value), RandomStream.from_seed("width", seed)
+    ).rows
     found, law = Counter(bytes(row) for row in rows), built.law(value)
     assert set(found) <= set(law)
     expected = {report: float(chance) * PEOPLE for report, chance in law.items()}
@@ -77,12 +82,12 @@ def test_a_batch_whose_draws_are_too_short_would_be_noticed(
 def test_a_batch_is_what_devices_send_draw_for_draw(bits: int) -> None:
     people = np.arange(400) % 4
     for built in (GRR.for_epsilon(4, 1.0, bits), SquareWave.for_epsilon(4, 1.0, bits)):
-        rows = built.randomise_many(people, RandomStream.from_seed(bits)).rows
+        rows = kernels.randomise(built, people, RandomStream.from_seed(bits)).rows
         source = RandomStream.from_seed(bits)
         assert [bytes(row) for row in rows] == [built.randomise(int(p), source) for p in people]
     for grid in (Duchi.for_epsilon(1.0, 5, bits), Piecewise.for_epsilon(1.0, 9, bits)):
         values = np.linspace(-1, 1, 300)
-        rows = grid.randomise_many(values[:, None], RandomStream.from_seed(bits)).rows
+        rows = kernels.randomise(grid, values[:, None], RandomStream.from_seed(bits)).rows
         source = RandomStream.from_seed(bits)
         assert [bytes(row) for row in rows] == [grid.randomise([float(v)], source) for v in values]
 
@@ -90,7 +95,7 @@ def test_a_batch_is_what_devices_send_draw_for_draw(bits: int) -> None:
 @pytest.mark.parametrize("bits", DRAW_WIDTHS)
 def test_hashed_answers_are_true_as_often_as_stated(bits: int) -> None:
     built = LocalHash.for_epsilon(9, 1.0, threshold_bits=bits)
-    rows = built.randomise_many(np.full(PEOPLE, 5), RandomStream.from_seed("hash", bits)).rows
+    rows = kernels.randomise(built, np.full(PEOPLE, 5), RandomStream.from_seed("hash", bits)).rows
     true = sum(
         built.bucket(
             int.from_bytes(row[:4].tobytes(), "little"),

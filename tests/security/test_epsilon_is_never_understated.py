@@ -21,25 +21,27 @@ from hypothesis import strategies as st
 
 from dither.errors import DitherError, ParameterError, PrivacyError
 from dither.mechanisms import (
+    DRAW_WIDTHS,
     GRR,
+    MECHANISMS,
     BloomRappor,
+    Duchi,
+    DuchiVector,
     Hadamard,
+    Hybrid,
     LocalHash,
+    MultiMean,
     SetStrategy,
+    SquareWave,
     SubsetSelection,
     Unary,
+    Window,
+    log_up,
     mechanism_from_json,
     oue,
     sue,
 )
-from dither.mechanisms.duchi_vector import DuchiVector
-from dither.mechanisms.means import Duchi, Hybrid
-from dither.mechanisms.outputs import Window
-from dither.mechanisms.probability import DRAW_WIDTHS, log_up
-from dither.mechanisms.registry import MECHANISMS
-from dither.mechanisms.several_means import MultiMean
-from dither.mechanisms.square_wave import SquareWave
-from dither.mechanisms.subset import circle, order_chance
+from dither.mechanisms.subset import circle, order_probability
 from dither.reports import Plan, Question
 
 Law = dict[Any, Fraction]
@@ -200,7 +202,7 @@ def test_the_law_of_randomised_response_and_hashing_is_that_of_every_draw(other:
             shown = a.to_bytes(4, "little") + b.to_bytes(4, "little")
             law = {
                 n.to_bytes(9, "little"): chance
-                for n, chance in hashing.chances(value, a, b).items()
+                for n, chance in hashing.probabilities(value, a, b).items()
             }
             assert law == reports_of(hashing, value, shown)
 
@@ -231,7 +233,7 @@ def test_the_law_of_subsets_is_that_of_every_draw_in_every_order(size: int, miss
         for order in itertools.permutations(range(4)):
             keys = b"".join(order.index(cell).to_bytes(8, "little") for cell in range(4))
             for report, chance in reports_of(built, value, keys).items():
-                law[report] += chance * order_chance(order)
+                law[report] += chance * order_probability(order)
         assert built.law(value) == dict(law)
 
 
@@ -239,7 +241,7 @@ def test_the_law_of_subsets_is_that_of_every_draw_in_every_order(size: int, miss
 def test_orders_of_tied_keys_are_as_likely_as_stated(cells: int, keys: int) -> None:
     found = Counter(tuple(circle(drawn)) for drawn in itertools.product(range(keys), repeat=cells))
     for order in itertools.permutations(range(cells)):
-        assert Fraction(found[order], keys**cells) == order_chance(order, keys)
+        assert Fraction(found[order], keys**cells) == order_probability(order, keys)
 
 
 # The attack: plans that claimed less than they took.

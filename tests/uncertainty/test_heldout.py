@@ -15,9 +15,10 @@ from dither.datasets.generated import RandomNetwork as Network
 from dither.datasets.generated import generate_network
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, Independent
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import kernels
 from dither.methods import restore, start
 from dither.methods.holdout import HoldOut
+from dither.randomness import RandomStream
 from dither.release.heldout import (
     INFORMATIVE,
     TOO_NOISY,
@@ -44,7 +45,7 @@ def _product(network: Network) -> Independent:
 
 def _draw(network: Network, asked: Question, n: int, rng: np.random.Generator) -> AnswerCounts:
     truth = rng.multinomial(n, network.marginal(asked.attributes).ravel())
-    return AnswerCounts(asked, asked.mechanism.simulate(truth, rng), n)
+    return AnswerCounts(asked, kernels.simulate(asked.mechanism, truth, rng), n)
 
 
 def _true_error(network: Network, model: Independent, names: tuple[str, ...]) -> float:
@@ -82,7 +83,7 @@ def test_unbiased_for_every_mechanism_with_an_honest_standard_error(
     noise = []
     for _ in range(50):
         answer = _draw(network, asked, n, rng)
-        raw = asked.mechanism.estimate(answer.support, n).frequencies
+        raw = kernels.estimate(asked.mechanism, answer.support, n).frequencies
         noise.append(unbiased_variances(answer, 1, raw).sum())
     assert 0.5 * np.mean(noise) > 4 * error
 
@@ -98,7 +99,7 @@ def test_the_variance_estimate_is_unbiased(network: Network, name: str) -> None:
     raws, variances = [], []
     for _ in range(4000):
         answer = _draw(network, asked, n, rng)
-        raw = asked.mechanism.estimate(answer.support, n).frequencies
+        raw = kernels.estimate(asked.mechanism, answer.support, n).frequencies
         raws.append(raw)
         variances.append(unbiased_variances(answer, 1, raw))
     empirical = np.var(raws, axis=0, ddof=1).sum()
@@ -169,7 +170,7 @@ def closed_with(held: int) -> Any:
     for i, put in enumerate(plan.questions):
         people = 50 if i < len(plan.questions) // 2 else held
         if people:
-            tally.add(i, put.mechanism.randomise_many(np.zeros(people, np.int64), stream))
+            tally.add(i, kernels.randomise(put.mechanism, np.zeros(people, np.int64), stream))
     machine.close(tally)
     return machine, plan, tally
 

@@ -9,11 +9,15 @@ import pytest
 
 from dither.fit import AnswerCounts, pool
 from dither.fit.project import norm_sub
-from dither.mechanisms import Mechanism, PackedReports, mechanism
-from dither.mechanisms.bloom import BloomRappor
-from dither.mechanisms.kernels.bits import filter_matrix
-from dither.mechanisms.local_hash import LocalHash
-from dither.mechanisms.subset import SubsetSelection
+from dither.mechanisms import (
+    BloomRappor,
+    LocalHash,
+    Mechanism,
+    PackedReports,
+    SubsetSelection,
+    kernels,
+    mechanism,
+)
 from dither.release.manipulation import set_bound
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
@@ -49,7 +53,7 @@ def _forged(asked: Mechanism, targets: list[int], direction: str) -> bytes:
         chosen = ([*targets, *others] if up else [*others, *targets])[: asked.size]
         return sum(1 << c for c in chosen).to_bytes(asked.report_bytes, "little")
     if isinstance(asked, BloomRappor):
-        row = np.linalg.pinv(filter_matrix(asked).T.astype(float))[targets].sum(axis=0)
+        row = np.linalg.pinv(asked.filter_matrix().T.astype(float))[targets].sum(axis=0)
         bits = [j for j in range(asked.bits) if (row[j] > 0) == up]
         return sum(1 << j for j in bits).to_bytes(asked.report_bytes, "little")
     return sum(1 << c for c in (targets if up else [])).to_bytes(asked.report_bytes, "little")
@@ -67,8 +71,8 @@ def test_the_bound_is_what_the_worst_attack_reaches(name: str, direction: str, s
     forged = _forged(asked, targets, direction)
     asked.check_report(forged)
     block = PackedReports(np.tile(np.frombuffer(forged, np.uint8), (forgers, 1)))
-    support = asked.simulate(honest, rng) + asked.support(block)
-    found = asked.estimate(support, n).frequencies[targets].sum() - size / 12
+    support = kernels.simulate(asked, honest, rng) + kernels.support(asked, block)
+    found = kernels.estimate(asked, support, n).frequencies[targets].sum() - size / 12
     expected = manipulation(asked, targets, forgers / n, size / 12, direction)
     honest_noise = math.sqrt(asked.group_variance(size, size / 12, n) + size / 12 / n)
     slack = 3 if name == "bloom" else 1  # its group variance leaves correlations out
@@ -95,7 +99,11 @@ def test_no_accepted_report_supports_more(name: str) -> None:
     assert reports
     for targets in ([0], [1, 2], [0, 1, 3]):
         counts = [
-            int(asked.support(PackedReports(np.frombuffer(r, np.uint8)[None, :]))[targets].sum())
+            int(
+                kernels.support(asked, PackedReports(np.frombuffer(r, np.uint8)[None, :]))[
+                    targets
+                ].sum()
+            )
             for r in reports
         ]
         assert (min(counts), max(counts)) == asked.support_range(len(targets))
@@ -164,15 +172,15 @@ def test_no_projected_set_moves_further(name: str) -> None:
     plan, rng = Plan(0, (asked,), (1.0,)), np.random.default_rng(5)
     share, nearest, beyond_one_value = forged / n, 0.0, 0
     for _ in range(150):
-        honest = mechanism_.simulate(
-            rng.multinomial(n - forged, rng.dirichlet(np.full(k, 0.3))), rng
+        honest = kernels.simulate(
+            mechanism_, rng.multinomial(n - forged, rng.dirichlet(np.full(k, 0.3))), rng
         )
         targets = rng.permutation(k)[: rng.integers(1, k)].tolist()
         report = _forged(mechanism_, targets, "raise")
         block = PackedReports(np.tile(np.frombuffer(report, np.uint8), (forged, 1)))
-        counts = honest + mechanism_.support(block)
+        counts = honest + kernels.support(mechanism_, block)
         before, after = (
-            mechanism_.estimate(c, size).frequencies
+            kernels.estimate(mechanism_, c, size).frequencies
             for c, size in ((honest, n - forged), (counts, n))
         )
         found = set_bound(

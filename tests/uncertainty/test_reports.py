@@ -9,7 +9,7 @@ import pytest
 
 from dither.datasets.generated import generate_network
 from dither.fit import AnswerCounts, pool
-from dither.mechanisms import mechanism
+from dither.mechanisms import kernels, mechanism
 from dither.release import raw_sums as reports
 from dither.release.raw_sums import Reports, answer_covariance
 from dither.reports import question
@@ -43,7 +43,7 @@ def _drawn(seeds: int) -> tuple[np.ndarray, np.ndarray]:
     )
     sums = []
     for _ in range(seeds):
-        support = asked.mechanism.simulate(rng.multinomial(PEOPLE, truth), rng)
+        support = kernels.simulate(asked.mechanism, rng.multinomial(PEOPLE, truth), rng)
         told = Reports(network.schema, (AnswerCounts(asked, support, PEOPLE),))
         sums.append(told.sums(("x0", "x1"), groups, rows, network.marginal(["x0", "x1"])))
     exact = rows @ np.array(
@@ -85,7 +85,7 @@ def test_a_marginal_is_the_pooled_one() -> None:
     ):
         asked = question(network.schema, names, 2.0)
         truth = rng.multinomial(people, network.marginal(names).ravel())
-        answers.append(AnswerCounts(asked, asked.mechanism.simulate(truth, rng), people))
+        answers.append(AnswerCounts(asked, kernels.simulate(asked.mechanism, truth, rng), people))
     told = Reports(network.schema, tuple(answers))
     fitted = network.marginal(["x1", "x0"])
     raw, variances = told.marginal(["x1", "x0"], fitted)

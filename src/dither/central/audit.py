@@ -39,7 +39,7 @@ from dither.evaluation.audit import (
     log_ratio_limit,
     upper_limit,
 )
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.release.call import plain
 from dither.schema.cells import codes_of
 from dither.types import Codes, Floats, Integers

@@ -36,7 +36,7 @@ from dither.checks import check_between, check_choice, check_whole, check_whole_
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.fit.project import apportion, norm_sub
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.methods.machine import build_parameters
 from dither.notice import Notice
 from dither.progress import followed

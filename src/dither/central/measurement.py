@@ -24,7 +24,7 @@ import numpy as np
 from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate, noise_variance
 from dither.checks import check_choice
 from dither.errors import ParameterError
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.types import Floats, Integers, JsonMapping, JsonObject
 
 Neighbours = Literal["add-remove", "replace"]

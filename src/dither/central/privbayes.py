@@ -28,7 +28,7 @@ from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, 
 from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate, choose
 from dither.checks import check_between, check_whole_or_none
 from dither.errors import ParameterError
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats, Integers
 

@@ -33,7 +33,7 @@ from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibr
 from dither.central.sensing import check_tau
 from dither.errors import ParameterError
 from dither.fit.project import apportion, norm_sub
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.types import Codes, Floats, Integers
 
 EXACT_CORNERS = 2**16

@@ -23,7 +23,7 @@ from dither.checks import check_whole
 from dither.errors import StateError
 from dither.fit import Marginal
 from dither.fit.project import norm_sub
-from dither.mechanisms.probability import check_spent
+from dither.mechanisms import check_spent
 from dither.notice import Notice, notice_from_json, own_warnings, shown_epsilon
 from dither.randomness import check_seed
 from dither.release.call import check_record, command_again, plain, python_again

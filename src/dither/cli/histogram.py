@@ -28,8 +28,7 @@ from dither.cli.options import (
 from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
 from dither.fit.marginal import HALF_WIDTH
-from dither.mechanisms import NAMES
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
 from dither.methods.histogram.values import OutOfRange
 from dither.notice import Notice, shown_epsilon

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dither.checks import check_text, check_whole, is_finite
 from dither.errors import DitherError, PrivacyError, ReportError
-from dither.mechanisms.probability import DRAW_WIDTHS
-from dither.mechanisms.registry import device_work, lists_of
+from dither.mechanisms import DRAW_WIDTHS, device_work, list_fields
 from dither.reports import Plan, Question, limits, plan_from_json
 from dither.reports.plan import closing_seconds, closing_text, is_asked, place, report_id
 from dither.schema import Schema, schema_from_json
@@ -364,7 +363,7 @@ def _check_work(plan: JsonObject) -> None:
 
 
 def _check_numbers(mechanism: JsonObject) -> None:
-    lists = lists_of(mechanism)
+    lists = list_fields(mechanism)
     for key, value in mechanism.items():
         if (key in lists) != isinstance(value, list):
             raise ReportError(

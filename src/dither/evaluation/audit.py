@@ -28,15 +28,27 @@ from scipy.special import betaincinv, ndtri
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.errors import ParameterError
-from dither.mechanisms import NAMES, BitMechanism, BloomRappor, ByteSource, Mechanism, mechanism
-from dither.mechanisms.base import Randomiser
-from dither.mechanisms.duchi_vector import MAX_ATTRIBUTES, DuchiVector
-from dither.mechanisms.means import GRIDS, GridMean, mean_mechanism
-from dither.mechanisms.outputs import OutputMechanism
-from dither.mechanisms.probability import log_up
-from dither.mechanisms.registry import MEANS, MECHANISMS, added_kind
-from dither.mechanisms.several_means import MultiMean
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import (
+    GRIDS,
+    MAX_ATTRIBUTES,
+    MEANS,
+    MECHANISMS,
+    NAMES,
+    BitMechanism,
+    BloomRappor,
+    ByteSource,
+    DuchiVector,
+    GridMean,
+    Mechanism,
+    MultiMean,
+    OutputMechanism,
+    Randomiser,
+    SquareWave,
+    log_up,
+    mean_mechanism,
+    mechanism,
+    plugin_kind,
+)
 from dither.methods.histogram.ranges import interval_strategy
 from dither.types import Floats, JsonObject
 
@@ -128,7 +140,7 @@ def audited_mechanism(
         return DuchiVector.for_epsilon(attributes, epsilon)
     if name == MultiMean.name:
         return MultiMean.for_epsilon(attributes, epsilon)
-    if added_kind(name) is None:
+    if plugin_kind(name) is None:
         check_choice("mechanism", name, LOCAL_NAMES)
     return mechanism(name, cells, epsilon)
 
@@ -144,15 +156,15 @@ def _attack_on(mechanism: Any) -> _Attack:
 
 @_attack_on.register
 def _(mechanism: Mechanism) -> _Attack:
-    first, second = mechanism.far_apart
-    event = mechanism.tells(first, second)
+    first, second = mechanism.most_distinct_cells
+    event = mechanism.distinguishing_event(first, second)
     return _Attack(first, second, lambda report: int(event(report)))
 
 
 @_attack_on.register
 def _(mechanism: BloomRappor) -> _Attack:
     """The bits in which two filters differ; each is flipped on its own."""
-    first, second = mechanism.far_apart
+    first, second = mechanism.most_distinct_cells
     wanted = mechanism.filters[first]
     differ = wanted ^ mechanism.filters[second]
 
@@ -172,7 +184,7 @@ def _(mechanism: OutputMechanism) -> _Attack:
     }
     pairs = list(itertools.permutations(cells, 2))
     if mechanism.cells > ALL_PAIRS:
-        pairs = [mechanism.far_apart, _extremes_of_outputs(mechanism)[1]]
+        pairs = [mechanism.most_distinct_cells, _extremes_of_outputs(mechanism)[1]]
     favoured = {pair: _favoured_outputs(columns[pair[0]], columns[pair[1]]) for pair in pairs}
     first, second = max(pairs, key=lambda pair: favoured[pair][1])
     outputs = favoured[first, second][0]
@@ -212,8 +224,8 @@ def _(mechanism: DuchiVector) -> _Attack:
 
 def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
     """The outputs that speak for the upper end against the lower one."""
-    upper = np.array([float(chance) for chance in grid.chances(grid.levels - 1)])
-    lower = np.array([float(chance) for chance in grid.chances(0)])
+    upper = np.array([float(chance) for chance in grid.probabilities(grid.levels - 1)])
+    lower = np.array([float(chance) for chance in grid.probabilities(0)])
     return _favoured_outputs(upper, lower)[0]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from dither.errors import ParameterError, TooFewAnswers
 from dither.fit.marginal import Marginal
-from dither.mechanisms import Mechanism
+from dither.mechanisms import Mechanism, kernels
 from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -46,7 +46,7 @@ def read_marginal(
 ) -> tuple[Floats, int]:
     """The marginal of some of a question's attributes, and how many cells were summed into each of its cells."""
     question = answer.question
-    raw = question.mechanism.estimate(answer.support, answer.n).frequencies
+    raw = kernels.estimate(question.mechanism, answer.support, answer.n).frequencies
     table = raw.reshape([schema[a].cardinality for a in question.attributes])
     axes = [question.attributes.index(a) for a in attributes]
     summed = tuple(i for i in range(table.ndim) if i not in axes)

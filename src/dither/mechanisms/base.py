@@ -1,9 +1,12 @@
-"""The seam that every mechanism meets, with its common part written once, and what devices and servers exchange.
+"""The base classes of all mechanisms, and the types that devices and servers exchange.
 
-`Randomiser` is what any of them has: reports of a fixed length, an exact law, epsilon, a JSON form. `Mechanism` is a randomiser
-of cells, read from a tally of counters; `PureMechanism` is one of those whose reports support a set of cells, with p and q.
-Those of numbers, whose means are wanted, stand in `means.py`. Standard library only at import time: `batch_code` is the one
-place from which the batch code, which needs NumPy, is reached.
+- `Randomiser`: reports of a fixed length, an exact law, epsilon, a JSON form.
+- `Mechanism`: a randomiser of cells. Its reports are summed in a tally of counters.
+- `PureMechanism`: a mechanism whose reports support a set of cells, with p and q.
+
+Mechanisms of numbers, for means, are in `means.py`. A device needs the standard library
+only. Batches of reports are the task of `dither.mechanisms.kernels`, which imports the
+mechanisms and is never imported by them.
 """
 
 from __future__ import annotations
@@ -13,8 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property
-from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
@@ -23,25 +25,25 @@ from dither.mechanisms.probability import DRAW_WIDTHS, check_whole_numbers, log_
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import numpy as np
-    import numpy.typing as npt
+    from dither.types import Bytes, Floats, Integers, JsonMapping, JsonObject
 
-    from dither.mechanisms.kernels.stream import RandomStream
-    from dither.types import Bytes, Counts, Floats, Integers, JsonMapping, JsonObject
-
-# Gives exactly as many random bytes as asked: `secrets.token_bytes` on a device, a seeded stream only in simulation.
+# Returns the requested number of random bytes: `secrets.token_bytes` on a device, a
+# seeded stream in simulation only.
 ByteSource = Callable[[int], bytes]
-# One whole number, or an array of them: what is computed alike for a participant and for many.
+# An integer or an array of integers, for formulas shared by devices and batches.
 Whole = TypeVar("Whole", int, "Integers")
 
-MAX_REPORTS = 1 << 16  # in a law that is written out
-MAX_TOGETHER = 1 << 10  # reports of one participant whose exact epsilon is worked out
-MAX_CELLS = 2**31  # what device, browser and server can all number; memory ends far below
+# A law with more reports is not enumerated.
+MAX_REPORTS = 1 << 16
+# `epsilon_of` raises the exact ratio to this power at most.
+MAX_TOGETHER = 1 << 10
+# Device, browser and server can all index this many cells; memory runs out far earlier.
+MAX_CELLS = 2**31
 
 
 @dataclass(frozen=True)
 class PackedReports:
-    """Reports of one question, one row of `report_bytes` bytes per participant."""
+    """Reports of one question: one row of `report_bytes` bytes for each participant."""
 
     rows: Bytes
 
@@ -50,8 +52,13 @@ class PackedReports:
 
 
 class DeviceWork(NamedTuple):
-    """What building a mechanism takes beyond its numbers: SHA-256 digests, pairs compared (of filters, or of a cell with a set),
-    bytes of tables."""
+    """The cost of building a mechanism on a device.
+
+    Attributes:
+        digests: SHA-256 digests to compute.
+        pairs: Comparisons of two filters, or of a cell with a set.
+        table_bytes: Bytes of tables to hold.
+    """
 
     digests: int
     pairs: int
@@ -60,10 +67,11 @@ class DeviceWork(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """Raw, unbiased frequencies (they may be negative and need not add up to one) with their standard errors.
+    """Unbiased frequencies with standard errors, before any projection.
 
-    The standard errors are those of the noise that the mechanism added, given who took part; sampling of the participants
-    from a larger population is not in them.
+    Frequencies may be negative and need not sum to one. The standard errors cover the
+    noise of the mechanism given the participants, not the sampling of the participants
+    from a larger population.
     """
 
     frequencies: Floats
@@ -71,25 +79,29 @@ class Estimate:
     n: int
 
 
-def batch_code() -> ModuleType:
-    """The batch code of all mechanisms, by module: for simulations and servers, never imported on a device."""
-    from dither.mechanisms import kernels
+def load_numpy() -> Any:
+    """Import NumPy for the matrices that only a server needs."""
+    # A device builds and uses every mechanism without NumPy installed.
+    import numpy
 
-    return kernels
+    return numpy
 
 
 @dataclass(frozen=True)
 class Randomiser(ABC):
-    """Turns what a participant has into a report: a whole number in little-endian bytes.
+    """Turns a participant's input into a report: an integer in little-endian bytes.
 
-    Guarantee: `epsilon` is the logarithm, rounded up, of the largest ratio of one report's probabilities under two inputs,
-    for every set of parameters that can be built. The length of a report and the number of random bytes that it takes do not
-    depend on the input. All parameters are fields of a frozen dataclass.
+    Guarantee: `epsilon` is the logarithm, rounded up, of the largest ratio of one report's
+    probabilities under two inputs, for every set of parameters that can be built. The
+    length of a report and the number of random bytes do not depend on the input. All
+    parameters are fields of a frozen dataclass.
     """
 
     draw_widths: ClassVar[Collection[int]] = DRAW_WIDTHS
 
-    if TYPE_CHECKING:  # fields or properties of the classes below; a property here would become a field's default there
+    # Fields or properties of subclasses. A property defined here at run time would become
+    # the default value of a subclass's field.
+    if TYPE_CHECKING:
 
         @property
         def name(self) -> str: ...
@@ -100,11 +112,15 @@ class Randomiser(ABC):
         check_whole_numbers(self, self.draw_widths)
 
     def require(self, drawable: bool) -> None:
-        """Refuse parameters that leave no guarantee, or nothing to learn."""
+        """Reject parameters that give no guarantee or no information.
+
+        Raises:
+            PrivacyError: `drawable` is false.
+        """
         if not drawable:
             raise PrivacyError(
-                f"this {self.name} mechanism cannot be drawn from 2^{self.threshold_bits} numbers at this epsilon; choose an "
-                "epsilon that is neither so small nor so large, or ask fewer cells",
+                f"this {self.name} mechanism cannot be drawn from 2^{self.threshold_bits} "
+                "numbers at this epsilon; choose a less extreme epsilon or ask fewer cells",
                 where="epsilon",
                 value=self.to_json(),
             )
@@ -112,7 +128,7 @@ class Randomiser(ABC):
     @property
     @abstractmethod
     def ratio(self) -> Fraction:
-        """The largest ratio of one report's probabilities under two inputs, or a bound of it."""
+        """The largest ratio of one report's probabilities under two inputs, or a bound."""
 
     @cached_property
     def epsilon(self) -> float:
@@ -121,67 +137,78 @@ class Randomiser(ABC):
 
     @property
     def in_common(self) -> Fraction:
-        """A c for which no input gives any report with less than c times its probabilities under two other inputs, added up.
+        """A lower bound for the overlap of one input's law with those of two others.
 
-        Each of the two is at most `ratio` times what the input gives it. Mechanisms that know better say so.
+        It is a c such that under every input each report has at least c times the sum of
+        its probabilities under any two other inputs. Each of those two is at most `ratio`
+        times the first, so 1/(2 ratio) always holds; mechanisms override it with better
+        bounds.
         """
         return 1 / (2 * self.ratio)
 
     def epsilon_of(self, reports: int) -> float:
-        """What several reports of one participant cost together: from the exact ratio, rounded up once."""
+        """The joint epsilon of several reports of one participant, rounded up once."""
         return log_up(self.ratio ** check_whole("reports", reports, 1, MAX_TOGETHER))
 
     @property
     def draw_bytes(self) -> int:
-        """The number of random bytes that one report takes, whatever the input."""
+        """The number of random bytes that one report takes, for every input."""
         return self.threshold_bits // 8
 
     @property
     def report_limit(self) -> int | None:
-        """Reports are numbers below this one; None where every number of `report_bits` bits is one."""
+        """Reports are numbers below this limit; None if all `report_bits` bits are valid."""
         return None
 
     @property
     def report_bits(self) -> int:
-        """How many bits of a report carry something."""
+        """The number of significant bits of a report."""
         if self.report_limit is None:
-            raise NotImplementedError(f"{self.name} states neither the largest report nor its bits")
+            raise NotImplementedError(f"{self.name} defines neither report_limit nor report_bits")
         return (self.report_limit - 1).bit_length()
 
     @cached_property
     def report_bytes(self) -> int:
-        """The fixed length of a report."""
+        """The fixed length of a report in bytes."""
         return (self.report_bits + 7) // 8
 
     def check_report(self, report: bytes) -> None:
-        """Raise `ReportError` unless some input can produce these bytes."""
+        """Check that some input can produce these bytes.
+
+        Raises:
+            ReportError: No input produces this report.
+        """
         if len(report) != self.report_bytes:
             raise ReportError(
                 f"a report of {self.report_bytes} bytes was expected, not {len(report)}",
                 value=len(report),
             )
-        number, limit = int.from_bytes(report, "little"), self.report_limit
-        if number.bit_length() > self.report_bits if limit is None else number >= limit:
+        number = int.from_bytes(report, "little")
+        limit = self.report_limit
+        if limit is None:
+            limit = 1 << self.report_bits
+        if number >= limit:
             raise ReportError(
-                f"no input of this {self.name} mechanism gives such a report", value=report[:64]
+                f"no input of this {self.name} mechanism produces such a report",
+                value=report[:64],
             )
 
-    def randomise_many(self, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
-        """The reports of many simulated participants, the same law as `randomise`."""
-        return batch_code().batch.randomise(self, values, stream)
-
     def to_json(self) -> JsonObject:
-        """Name and integers from which `from_json` rebuilds the same mechanism on a device."""
+        """The name and the integers from which `from_json` rebuilds the same mechanism."""
         return {"name": self.name} | {
             field.name: getattr(self, field.name) for field in fields(self)
         }
 
     @classmethod
     def from_json(cls, data: JsonMapping) -> Self:
-        """Rebuild a mechanism from its integers; its epsilon is computed anew from them, never taken on trust."""
+        """Rebuild a mechanism from its integers; epsilon is recomputed, never trusted.
+
+        Raises:
+            ReportError: The integers are not exactly the mechanism's fields.
+        """
         names = {field.name for field in fields(cls)}
         given = {key: value for key, value in data.items() if key != "name" or key in names}
-        whole = all(key == "name" or (type(value) is int) for key, value in given.items())
+        whole = all(key == "name" or type(value) is int for key, value in given.items())
         if set(given) != names or not whole:
             raise ReportError(
                 f"a {data['name']} mechanism needs the whole numbers {', '.join(sorted(names))}",
@@ -192,13 +219,16 @@ class Randomiser(ABC):
 
 @dataclass(frozen=True)
 class Mechanism(Randomiser):
-    """A randomiser of one of `cells` cells, whose reports are added up in a tally of `counters` counters."""
+    """A randomiser of one of `cells` cells.
 
-    most_cells: ClassVar[int] = MAX_CELLS
-    lists: ClassVar[
-        Collection[str]
-    ] = ()  # parameters that are lists, of whole numbers or of sets in base 16
-    exact_groups: ClassVar[bool] = True  # whether `group_variance` leaves no correlation out
+    A server sums its reports in a tally of `counters` counters.
+    """
+
+    max_cells: ClassVar[int] = MAX_CELLS
+    # Parameters that are lists, of integers or of sets in base 16.
+    list_fields: ClassVar[Collection[str]] = ()
+    # False if `group_variance` neglects correlations between cells.
+    exact_groups: ClassVar[bool] = True
 
     if TYPE_CHECKING:
 
@@ -207,112 +237,129 @@ class Mechanism(Randomiser):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_cells(self.cells, self.most_cells)
+        check_cells(self.cells, self.max_cells)
 
     @property
     def counters(self) -> int:
-        """The length of a tally: one counter per cell, per bit for Bloom filters, else per output."""
+        """The length of a tally: one counter per cell, Bloom filter bit or output."""
         return self.cells
 
     # On the device.
 
     @classmethod
     def device_work(cls, numbers: JsonMapping) -> DeviceWork:
-        """What it costs a device to build the mechanism of these numbers, told before anything is built."""
+        """The cost of building the mechanism with these parameters, before it is built."""
         return DeviceWork(0, 0, 0)
 
     @abstractmethod
     def report(self, value: int, data: bytes) -> int:
-        """The report of a cell in range as a number, from exactly `draw_bytes` random bytes."""
+        """The report for a cell in range, from exactly `draw_bytes` random bytes."""
 
     @abstractmethod
-    def chances(self, value: int) -> dict[int, Fraction]:
-        """The exact probability of every report of a cell in range, by its number."""
+    def probabilities(self, value: int) -> dict[int, Fraction]:
+        """The exact probability of every report for a cell in range, by report number."""
 
     def randomise(self, value: int, source: ByteSource) -> bytes:
-        """The report of one participant."""
+        """Draw the report of one participant.
+
+        Args:
+            value: The participant's cell, from 0 to `cells - 1`.
+            source: Called once, with `draw_bytes`.
+
+        Returns:
+            `report_bytes` bytes.
+
+        Raises:
+            ParameterError: The cell is out of range.
+        """
         number = self.report(_check_value(value, self.cells), source(self.draw_bytes))
         return number.to_bytes(self.report_bytes, "little")
 
     def law(self, value: int) -> dict[bytes, Fraction]:
-        """The exact probability of every report of this cell, for builds small enough to write it out."""
-        chances = self.chances(_check_value(value, self.cells))
+        """The exact probability of every report for this cell.
+
+        Raises:
+            ParameterError: The law has too many reports to enumerate.
+        """
+        probabilities = self.probabilities(_check_value(value, self.cells))
         return {
-            number.to_bytes(self.report_bytes, "little"): chance
-            for number, chance in chances.items()
+            number.to_bytes(self.report_bytes, "little"): probability
+            for number, probability in probabilities.items()
         }
 
-    # On the server.
-
-    def support(self, reports: PackedReports) -> Counts:
-        """What the reports add to each counter."""
-        return batch_code().batch.support(self, reports)
-
-    def simulate(self, true_counts: Counts, rng: np.random.Generator) -> Counts:
-        """The counters after the reports of people with these true cells: the same law, without making reports."""
-        return batch_code().batch.simulate(self, true_counts, rng)
-
-    def estimate(self, support: Counts, n: int) -> Estimate:
-        """Raw unbiased frequencies of the cells, with standard errors."""
-        return batch_code().batch.estimate(self, support, n)
+    # Accuracy: the variance of the estimates, from the mechanism's noise only.
 
     def variance(self, frequency: float, n: int) -> float:
-        """The variance of the estimate of one cell of this true frequency from n reports, mechanism noise only."""
+        """The variance of the estimate of one cell with this true frequency, from n reports."""
         return self.group_variance(1, frequency, n)
 
     @abstractmethod
     def group_variance(self, size: int, frequency: float, n: int) -> float:
-        """The variance of the sum of the estimates of `size` cells with this total frequency, mechanism noise only.
+        """The variance of the sum of the estimates of `size` cells, from n reports.
 
-        Where cells differ, the mean over all groups of this size.
+        Args:
+            size: The number of cells in the group.
+            frequency: The true total frequency of the group.
+            n: The number of reports.
+
+        Returns:
+            The variance; its mean over all groups of this size if cells differ.
         """
 
     @property
     def total_variance(self) -> float:
-        """The variances of all cells added up, for one report."""
+        """The sum of the variances of all cells, for one report."""
         return self.cells * self.variance(1 / self.cells, 1)
 
     @abstractmethod
     def weighted_variance(self, weights: Floats, frequencies: Floats, n: int) -> float:
-        """The variance of the weighted sum of all cells' estimates: their covariance between these weights.
+        """The variance of the weighted sum of all cells' estimates.
 
-        The frequencies are the true ones of the n people.
+        Args:
+            weights: One weight per cell.
+            frequencies: The true frequencies of the n participants.
+            n: The number of reports.
         """
 
-    # Against the server, or the participant.
+    # Attacks by a participant or by the server.
 
     @abstractmethod
     def forged_range(self, targeted: int | Sequence[int]) -> tuple[float, float]:
-        """The least and the most that one report, forged at will, adds to the estimated number of people in some cells.
+        """The least and the most that one forged report adds to the estimated count of cells.
 
-        The cells are given, or how many they are; the bounds are then those of the worst set of so many.
+        Args:
+            targeted: The cells, or their number; the bounds are then those of the worst set
+                of that size.
         """
 
     @abstractmethod
-    def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
-        """Whether a report is one of those that speak most for the first cell against the second."""
+    def distinguishing_event(self, first: int, second: int) -> Callable[[bytes], bool]:
+        """Whether a report has the largest likelihood ratio of the first cell to the second."""
 
     @property
-    def far_apart(self) -> tuple[int, int]:
-        """Two cells whose reports differ as much as any two cells' do."""
+    def most_distinct_cells(self) -> tuple[int, int]:
+        """Two cells whose laws differ as much as those of any two cells."""
         return 0, self.cells - 1
 
 
 class PureMechanism(Mechanism):
-    """Reports support a set of cells: the participant's own with p, any other one with q.
+    """Reports support a set of cells: the true cell with probability p, any other with q.
 
-    A mechanism computes both from its thresholds, and encoder, estimator and audit read them from there alone. (Those of
-    `unary.BitMechanism` are a bit's; where every cell has a bit of its own they are the same.)
+    A mechanism computes both from its thresholds; encoder, estimator and audit read them
+    from there. (For a `BitMechanism` they are the probabilities of a bit, which are the
+    same where every cell has one bit.)
 
-    Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security
-    2017 (pure protocols, eq. 1 to 3). Unless a mechanism says otherwise, supports of different cells are uncorrelated given
-    the value, and a report can support any set of cells.
+    By default supports of different cells are uncorrelated given the value, and a report
+    can support any set of cells.
+
+    Reference: Wang, Blocki, Li, Jha, "Locally differentially private protocols for
+    frequency estimation", USENIX Security 2017 (pure protocols, eq. 1 to 3).
     """
 
     @property
     @abstractmethod
     def p(self) -> Fraction:
-        """The probability that a report supports its participant's own cell."""
+        """The probability that a report supports its participant's true cell."""
 
     @property
     @abstractmethod
@@ -320,16 +367,20 @@ class PureMechanism(Mechanism):
         """The probability that a report supports another given cell."""
 
     def supports(self, report: bytes, cell: int) -> bool:
-        """Whether a report supports a cell: by its bit, unless a mechanism says otherwise."""
+        """Whether a report supports a cell; by default, whether the cell's bit is set."""
         return bool(report[cell >> 3] >> (cell & 7) & 1)
 
     def support_range(self, size: int) -> tuple[int, int]:
-        """The fewest and the most of some `size` cells that one report can support."""
+        """The fewest and the most of `size` cells that one report can support."""
         return 0, size
 
     @property
-    def pair_chances(self) -> tuple[float, float] | None:
-        """P(a report supports the own and a given other cell), P(it supports two given others); None: uncorrelated."""
+    def pair_probabilities(self) -> tuple[float, float] | None:
+        """The probabilities of supporting two cells at once; None if uncorrelated.
+
+        The first is for the true cell and a given other one, the second for two given
+        other cells.
+        """
         return None
 
     def variance(self, frequency: float, n: int) -> float:
@@ -344,7 +395,7 @@ class PureMechanism(Mechanism):
 
     @property
     def total_variance(self) -> float:
-        """The variances of all cells added up, for one report; frequencies add up to one, so it does not depend on them."""
+        # Frequencies sum to one, so the total does not depend on them.
         p, q = float(self.p), float(self.q)
         return (p * (1 - p) + (self.cells - 1) * q * (1 - q)) / (p - q) ** 2
 
@@ -352,11 +403,12 @@ class PureMechanism(Mechanism):
         p, q = float(self.p), float(self.q)
         squares, first = float(weights @ weights), float(weights.sum())
         own, own_squares = float(frequencies @ weights), float(frequencies @ weights**2)
-        if self.pair_chances is None:
+        if self.pair_probabilities is None:
             spread = p * (1 - p) * own_squares + q * (1 - q) * (squares - own_squares)
         else:
-            # Second moments of the support, less the square of its mean: Cov = E[s s'] - sum over people of E[s] E[s]'.
-            with_own, both_others = self.pair_chances
+            # Second moments of the support minus the square of its mean:
+            # Cov = E[s s'] - sum over participants of E[s] E[s]'.
+            with_own, both_others = self.pair_probabilities
             all_pairs, own_pairs = first**2 - squares, 2 * (first * own - own_squares)
             moment = p * own_squares + q * (squares - own_squares)
             moment += both_others * (all_pairs - own_pairs) + with_own * own_pairs
@@ -370,23 +422,20 @@ class PureMechanism(Mechanism):
         fewest, most = self.support_range(size)
         return (fewest - size * q) / (p - q), (most - size * q) / (p - q)
 
-    def tells(self, first: int, second: int) -> Callable[[bytes], bool]:
+    def distinguishing_event(self, first: int, second: int) -> Callable[[bytes], bool]:
         return lambda report: self.supports(report, first) and not self.supports(report, second)
 
 
-# Checks.
-
-
-def check_cells(cells: int, most: int = MAX_CELLS) -> int:
-    """A whole number of cells of at least two."""
+def check_cells(cells: int, largest: int = MAX_CELLS) -> int:
+    """Check a number of cells: a whole number from 2 to `largest`."""
     if isinstance(cells, bool) or not isinstance(cells, int) or cells < 2:
         raise ParameterError(
             f"a mechanism needs at least 2 cells, not {cells!r}", where="cells", value=cells
         )
-    if cells > most:
+    if cells > largest:
         raise ParameterError(
-            f"{cells:,} cells are more than the {most:,} that this mechanism covers; ask fewer attributes together or use "
-            "coarser bins",
+            f"{cells:,} cells are more than the {largest:,} that this mechanism covers; ask "
+            "fewer attributes together or use coarser bins",
             where="cells",
             value=cells,
         )
@@ -394,13 +443,12 @@ def check_cells(cells: int, most: int = MAX_CELLS) -> int:
 
 
 def check_enumerable(reports: int) -> None:
-    """A law is written out for small builds only: it exists to be checked by hand and by tests."""
+    """Reject laws that are too long to enumerate."""
     if reports > MAX_REPORTS:
-        raise ParameterError(f"a law of more than {MAX_REPORTS:,} reports is too long to write out")
+        raise ParameterError(f"a law of more than {MAX_REPORTS:,} reports is too long to enumerate")
 
 
 def _check_value(value: int, cells: int) -> int:
-    """A cell number in range."""
     if not 0 <= value < cells:
         raise ParameterError(
             f"value {value!r} is outside 0..{cells - 1}", where="value", value=value

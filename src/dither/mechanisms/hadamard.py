@@ -1,12 +1,18 @@
-"""Randomised Fourier coefficients: a participant answers with one sign of the Walsh-Hadamard transform of the own cell.
+"""Randomised Fourier coefficients: one sign of the Walsh-Hadamard transform of the cell.
 
-Reference: Cormode, Kulkarni, Srivastava, "Marginal release under local differential privacy", SIGMOD 2018 (InpHT, MargHT):
-the cell is written in bits, a coefficient is drawn uniformly (it carries no secret), and the parity of the chosen bits goes
-through randomised response. Non-binary attributes are written in ceil(log2 k) bits each, as PrivIncr's comparison does.
+The cell is written in bits and a coefficient is drawn uniformly, independently of the cell.
+The parity of the chosen bits goes through randomised response. Attributes with more than
+two values are written in ceil(log2 k) bits each, as in PrivIncr's comparison.
 
-Two different codes have equal parities under exactly half of all coefficients, so a report supports another cell with
-q = 1/2 exactly, the signs of different cells are uncorrelated, and estimates, variances and pooling are those of every other
-mechanism here. Standard library only at import time.
+Privacy: the coefficient carries no information about the cell. Given the coefficient the
+report is a sign, flipped with probability 1/(E+1), so epsilon = ln(p/(1-p)), exactly.
+
+Two different codes have equal parities under exactly half of all coefficients. A report
+therefore supports another cell with q = 1/2 exactly, the signs of different cells are
+uncorrelated, and estimates, variances and pooling are those of any pure mechanism.
+
+Reference: Cormode, Kulkarni, Srivastava, "Marginal release under local differential
+privacy", SIGMOD 2018 (InpHT, MargHT).
 """
 
 from __future__ import annotations
@@ -25,10 +31,13 @@ MAX_BITS = 22
 
 @dataclass(frozen=True)
 class Hadamard(PureMechanism):
-    """Cells laid out in rows of `columns` (the second attribute's values; all cells for one attribute).
+    """One randomised coefficient. A report is its number and, in the lowest bit, the parity.
 
-    Of 2^threshold_bits draws, `flip` turn the sign round. A report is the coefficient's number and, in the lowest bit, the
-    parity after randomised response.
+    Args:
+        cells: The number of cells; they form rows of `columns`.
+        columns: The number of values of the second attribute; `cells` for one attribute.
+        flip: Of 2^threshold_bits draws, the number that flip the sign.
+        threshold_bits: Bits of one draw.
     """
 
     cells: int
@@ -46,38 +55,38 @@ class Hadamard(PureMechanism):
                 value=self.columns,
             )
         check_whole(f"the number of bits of {self.cells:,} cells", self.bits, 1, MAX_BITS)
-        self.require(1 <= self.flip < 2 ** (self.threshold_bits - 1))
+        self.require(1 <= self.flip < 1 << (self.threshold_bits - 1))
 
     @classmethod
     def for_epsilon(
         cls, cells: int, columns: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
     ) -> Hadamard:
-        """The threshold that keeps epsilon: a sign is turned round with 1/(E+1), rounded towards privacy."""
-        flip = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon)) + 1))
+        """The threshold for epsilon: a sign is flipped with 1/(E+1), rounded up."""
+        flip = ceil_fraction((1 << threshold_bits) / (exp_down(check_epsilon(epsilon)) + 1))
         return cls(cells, columns, flip, threshold_bits)
 
     @classmethod
     def for_one(cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> Hadamard:
-        """The same for the cells of one attribute."""
+        """The mechanism for the cells of one attribute."""
         return cls.for_epsilon(cells, cells, epsilon, threshold_bits)
 
     @property
     def column_bits(self) -> int:
-        """The bits that the second attribute's code takes."""
+        """The number of bits of the second attribute's code."""
         return (self.columns - 1).bit_length()
 
     @property
     def bits(self) -> int:
-        """The bits of a whole code; there are 2^bits coefficients."""
+        """The number of bits of a code; 2^bits coefficients exist."""
         return self.column_bits + (self.cells // self.columns - 1).bit_length()
 
     def code(self, cell: int) -> int:
-        """A cell in bits, attribute by attribute."""
+        """The code of a cell: the bits of both attributes."""
         return (cell // self.columns) << self.column_bits | cell % self.columns
 
     @cached_property
     def p(self) -> Fraction:
-        return 1 - Fraction(self.flip, 2**self.threshold_bits)
+        return 1 - Fraction(self.flip, 1 << self.threshold_bits)
 
     @property
     def q(self) -> Fraction:
@@ -93,7 +102,7 @@ class Hadamard(PureMechanism):
 
     @property
     def index_bytes(self) -> int:
-        """Random bytes that the coefficient's number takes."""
+        """The number of random bytes for the coefficient."""
         return (self.bits + 7) // 8
 
     @property
@@ -105,17 +114,17 @@ class Hadamard(PureMechanism):
         return (index & self.code(cell)).bit_count() & 1
 
     def report(self, value: int, data: bytes) -> int:
-        index = int.from_bytes(data[: self.index_bytes], "little") & (2**self.bits - 1)
-        turned = int.from_bytes(data[self.index_bytes :], "little") < self.flip
-        return index << 1 | self.parity(index, value) ^ turned
+        index = int.from_bytes(data[: self.index_bytes], "little") & ((1 << self.bits) - 1)
+        flipped = int.from_bytes(data[self.index_bytes :], "little") < self.flip
+        return index << 1 | self.parity(index, value) ^ flipped
 
-    def chances(self, value: int) -> dict[int, Fraction]:
+    def probabilities(self, value: int) -> dict[int, Fraction]:
         check_enumerable(self.report_limit)
-        return {
-            report: (self.p if self.parity(report >> 1, value) == report & 1 else 1 - self.p)
-            / 2**self.bits
-            for report in range(self.report_limit)
-        }
+        law = {}
+        for report in range(self.report_limit):
+            kept = self.parity(report >> 1, value) == report & 1
+            law[report] = (self.p if kept else 1 - self.p) / (1 << self.bits)
+        return law
 
     def supports(self, report: bytes, cell: int) -> bool:
         number = int.from_bytes(report, "little")

@@ -1,13 +1,16 @@
-"""Means of numbers in [-1, 1]: Duchi's two-point mechanism, the piecewise one and the hybrid of both, on fixed grids.
+"""Means of numbers in [-1, 1]: Duchi's two-point mechanism, the piecewise one and the hybrid.
 
-References: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private estimation", JASA 2018; Wang et
-al., "Collecting and analyzing multidimensional data with local differential privacy", ICDE 2019 (PM, algorithm 2; HM,
-eq. 8).
+A value is first rounded at random to a level of a fixed grid, without bias. The level's
+report is drawn by integer thresholds. `numbers_in` turns a report into a number whose mean
+is the level exactly; it may lie outside [-1, 1].
 
-A value is first rounded at random to one of the grid's levels, without bias; the level's report is drawn by
-whole-number thresholds. Mixing levels cannot raise a likelihood ratio, so the guarantee is that between levels,
-computed in rational arithmetic. `numbers_in` turns a report into a number whose mean is the level exactly; it may lie outside
-[-1, 1]. The number of random bytes does not depend on the value. Standard library only at import time.
+Privacy: rounding mixes the laws of two levels, which cannot raise a likelihood ratio. The
+guarantee is therefore that between levels, computed in rational arithmetic. The number of
+random bytes does not depend on the value.
+
+References: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private
+estimation", JASA 2018; Wang et al., "Collecting and analyzing multidimensional data with
+local differential privacy", ICDE 2019 (PM, algorithm 2; HM, eq. 8).
 """
 
 from __future__ import annotations
@@ -22,19 +25,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms.base import ByteSource, PackedReports, Randomiser, Whole, batch_code
+from dither.mechanisms.base import ByteSource, Randomiser, Whole
 from dither.mechanisms.outputs import Window
 from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_epsilon, exp_down
 
-if TYPE_CHECKING:
-    from dither.types import Floats
-
-HYBRID_FROM = 0.61  # below this epsilon the hybrid is Duchi's mechanism alone (Wang et al., eq. 8)
+# Below this epsilon the hybrid is Duchi's mechanism alone (Wang et al., eq. 8).
+HYBRID_FROM = 0.61
 
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """An unbiased mean with the standard error that the reports show: noise and spread of the values together."""
+    """An unbiased mean; its standard error covers the noise and the spread of the values."""
 
     mean: float
     standard_error: float
@@ -51,7 +52,7 @@ class MeanMechanism(Randomiser):
         def attributes(self) -> int: ...
         @property
         def levels(self) -> int:
-            """To how many levels, evenly spaced from -1 to 1, a number may be rounded."""
+            """The number of levels, evenly spaced from -1 to 1, of the grid."""
 
     @abstractmethod
     def report(self, values: Sequence[float], data: bytes) -> bytes:
@@ -59,19 +60,24 @@ class MeanMechanism(Randomiser):
 
     @abstractmethod
     def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
-        """The exact probability of every report of numbers that lie on these levels, for builds small enough."""
+        """The exact probability of every report for numbers on these levels."""
 
     @abstractmethod
     def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
-        """The unbiased numbers that a report stands for, one per attribute; None where it tells nothing."""
+        """The unbiased number of each attribute; None if the report does not cover it."""
 
     @property
     @abstractmethod
     def worst_variance(self) -> float:
-        """The largest variance over all values of an attribute's mean, times the number of participants."""
+        """The largest variance of an attribute's mean over all values, times n."""
 
     def randomise(self, values: Sequence[float], source: ByteSource) -> bytes:
-        """The report of one participant."""
+        """Draw the report of one participant.
+
+        Args:
+            values: One number in [-1, 1] per attribute.
+            source: Called once, with `draw_bytes`.
+        """
         if len(values) != self.attributes:
             raise ParameterError(
                 f"{self.attributes} values are needed, not {len(values)}",
@@ -82,28 +88,24 @@ class MeanMechanism(Randomiser):
             check_between(f"values[{place}]", value, -1, 1)
         return self.report(values, source(self.draw_bytes))
 
-    def numbers(self, reports: PackedReports) -> Floats:
-        """The numbers that the reports stand for, one row per participant; NaN where a report tells nothing."""
-        return batch_code().means.numbers(self, reports)
-
-    def estimate(self, reports: PackedReports) -> list[MeanEstimate]:
-        """One mean per attribute, unbiased, with its standard error."""
-        return batch_code().means.estimate_means(self, reports)
-
 
 def round_to_level(value: float, levels: int, draw: int, bits: int) -> int:
-    """A level near the value, its mean the value to within 2^-bits of a step: no part of the guarantee."""
+    """Round to a neighbouring level; its mean is the value to within 2^-bits of a step.
+
+    The guarantee does not depend on it.
+    """
     place = (value + 1) / 2 * (levels - 1)
     level = min(int(place), levels - 2)
-    return level + (draw < round((place - level) * 2**bits))
+    return level + (draw < round((place - level) * (1 << bits)))
 
 
 @dataclass(frozen=True)
 class GridMean(MeanMechanism):
-    """One attribute: a report is the number of one of `outputs` outputs, drawn from the level."""
+    """One attribute: a report is one of `outputs` outputs, drawn given the level."""
 
     attributes: ClassVar[int] = 1
-    draws: ClassVar[int] = 1  # of threshold_bits that an output takes, beside the one for rounding
+    # Draws of threshold_bits for an output, in addition to the one for rounding.
+    draws: ClassVar[int] = 1
 
     if TYPE_CHECKING:
 
@@ -112,15 +114,15 @@ class GridMean(MeanMechanism):
 
     @abstractmethod
     def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
-        """The output that the draws lead to, for one person or many."""
+        """The output that the draws lead to, for one participant or an array."""
 
     @abstractmethod
-    def chances(self, level: int) -> list[Fraction]:
-        """The exact chance of every output."""
+    def probabilities(self, level: int) -> list[Fraction]:
+        """The exact probability of every output."""
 
     @abstractmethod
     def value_of(self, output: int) -> Fraction:
-        """The unbiased number that an output stands for."""
+        """The unbiased number for an output."""
 
     @property
     def report_limit(self) -> int:
@@ -137,11 +139,11 @@ class GridMean(MeanMechanism):
         return self.output(level, draws[1:]).to_bytes(self.report_bytes, "little")
 
     def law(self, levels: Sequence[int]) -> dict[bytes, Fraction]:
-        chances = enumerate(self.chances(levels[0]))
+        probabilities = enumerate(self.probabilities(levels[0]))
         return {
-            output.to_bytes(self.report_bytes, "little"): chance
-            for output, chance in chances
-            if chance
+            output.to_bytes(self.report_bytes, "little"): probability
+            for output, probability in probabilities
+            if probability
         }
 
     def numbers_in(self, report: bytes) -> tuple[Fraction | None, ...]:
@@ -149,11 +151,11 @@ class GridMean(MeanMechanism):
 
     @cached_property
     def worst_variance(self) -> float:
-        """The largest variance of one report over the levels, exact up to the last rounding."""
+        """The largest variance of one report over the levels, in floating point."""
         values = [float(self.value_of(output)) for output in range(self.outputs)]
         worst = 0.0
         for level in {0, self.levels // 4, self.levels // 2, self.levels - 1}:
-            law = [float(x) for x in self.chances(level)]
+            law = [float(x) for x in self.probabilities(level)]
             mean = sum(x * v for x, v in zip(law, values, strict=True))
             worst = max(worst, sum(x * (v - mean) ** 2 for x, v in zip(law, values, strict=True)))
         return worst
@@ -161,7 +163,17 @@ class GridMean(MeanMechanism):
 
 @dataclass(frozen=True)
 class Duchi(GridMean):
-    """Two outputs; the upper one has `step` more draws for each level: exactly linear, and symmetric about one half."""
+    """Duchi's mechanism: two outputs.
+
+    The upper output has `step` more draws for each level, so its probability is exactly
+    linear in the level and symmetric about one half. Epsilon is the logarithm of the ratio
+    of its probabilities at the two ends.
+
+    Args:
+        levels: The number of levels of the grid.
+        step: Additional draws of the upper output per level.
+        threshold_bits: Bits of one draw.
+    """
 
     levels: int
     step: int
@@ -178,34 +190,43 @@ class Duchi(GridMean):
     def for_epsilon(
         cls, epsilon: float, levels: int = 2**16 + 1, threshold_bits: int = THRESHOLD_BITS
     ) -> Duchi:
-        """The steepest line that keeps epsilon."""
-        least = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon)) + 1))
-        return cls(levels, (2**threshold_bits - 2 * least) // (levels - 1), threshold_bits)
+        """The steepest line with at most this epsilon."""
+        least = ceil_fraction((1 << threshold_bits) / (exp_down(check_epsilon(epsilon)) + 1))
+        return cls(levels, ((1 << threshold_bits) - 2 * least) // (levels - 1), threshold_bits)
 
     @property
     def lowest(self) -> int:
         """Draws of the upper output at level 0, and of the lower one at the top level."""
-        return (2**self.threshold_bits - self.step * (self.levels - 1)) // 2
+        return ((1 << self.threshold_bits) - self.step * (self.levels - 1)) // 2
 
     @property
     def ratio(self) -> Fraction:
-        return Fraction(2**self.threshold_bits - self.lowest, self.lowest)
+        return Fraction((1 << self.threshold_bits) - self.lowest, self.lowest)
 
     def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
         return 1 * (draws[0] < self.lowest + self.step * level)
 
-    def chances(self, level: int) -> list[Fraction]:
-        upper = Fraction(self.lowest + self.step * level, 2**self.threshold_bits)
+    def probabilities(self, level: int) -> list[Fraction]:
+        upper = Fraction(self.lowest + self.step * level, 1 << self.threshold_bits)
         return [1 - upper, upper]
 
     def value_of(self, output: int) -> Fraction:
-        reach = Fraction(2**self.threshold_bits, self.step * (self.levels - 1))
+        reach = Fraction(1 << self.threshold_bits, self.step * (self.levels - 1))
         return reach if output else -reach
 
 
 @dataclass(frozen=True)
 class Piecewise(GridMean):
-    """A window of outputs that slides with the level (PM)."""
+    """The piecewise mechanism (PM): a window of outputs that slides with the level.
+
+    Epsilon is the logarithm of the window's peak/base.
+
+    Args:
+        levels: The number of levels of the grid.
+        width: The number of favoured outputs.
+        base: Draws of an output outside the window.
+        threshold_bits: Bits of one draw.
+    """
 
     levels: int
     width: int
@@ -215,24 +236,25 @@ class Piecewise(GridMean):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.window  # noqa: B018  refuses what cannot be drawn
+        # Building the window rejects parameters that cannot be drawn.
+        self.window  # noqa: B018
 
     @classmethod
     def for_epsilon(
         cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS
     ) -> Piecewise:
-        """PM's window is C-1 of 2C wide, C = (e^(eps/2)+1)/(e^(eps/2)-1): on a grid e^(-eps/2) of the levels' span."""
+        """PM for epsilon.
+
+        PM's window is C-1 wide of 2C, C = (e^(eps/2)+1)/(e^(eps/2)-1): on a grid e^(-eps/2)
+        of the levels' span.
+        """
         width = max(1, round((levels - 1) * math.exp(-check_epsilon(epsilon) / 2)))
-        return cls(
-            levels,
-            width,
-            Window.for_epsilon(levels, width, epsilon, threshold_bits).base,
-            threshold_bits,
-        )
+        base = Window.for_epsilon(levels, width, epsilon, threshold_bits).base
+        return cls(levels, width, base, threshold_bits)
 
     @cached_property
     def window(self) -> Window:
-        """The window itself."""
+        """The window that slides with the level."""
         return Window(self.levels, self.width, self.base, self.threshold_bits)
 
     @property
@@ -246,8 +268,8 @@ class Piecewise(GridMean):
     def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
         return self.window.output(level, draws[0])
 
-    def chances(self, level: int) -> list[Fraction]:
-        return [Fraction(draws, 2**self.threshold_bits) for draws in self.window.column(level)]
+    def probabilities(self, level: int) -> list[Fraction]:
+        return [Fraction(draws, 1 << self.threshold_bits) for draws in self.window.column(level)]
 
     def value_of(self, output: int) -> Fraction:
         intercept, slope = self.window.line
@@ -256,9 +278,18 @@ class Piecewise(GridMean):
 
 @dataclass(frozen=True)
 class Hybrid(GridMean):
-    """A coin that does not look at the value chooses between PM and Duchi (HM); the output says which it was.
+    """The hybrid mechanism (HM): a coin chooses between PM and Duchi's mechanism.
 
-    PM's window has `width` and `base`, Duchi's line has `step`; `coin` of 2^threshold_bits draws choose PM.
+    The coin is independent of the value and the output shows its result, so epsilon is the
+    larger one of the two mechanisms.
+
+    Args:
+        levels: The number of levels of the grid.
+        width: The width of PM's window.
+        base: Draws of an output outside PM's window.
+        step: Additional draws of Duchi's upper output per level.
+        coin: Of 2^threshold_bits draws, the number that choose PM.
+        threshold_bits: Bits of one draw.
     """
 
     levels: int
@@ -273,27 +304,28 @@ class Hybrid(GridMean):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_whole("coin", self.coin, 0, 2**self.threshold_bits - 1)
-        self.piecewise, self.duchi  # noqa: B018  refuse what cannot be drawn
+        # Building both parts rejects parameters that cannot be drawn.
+        self.piecewise, self.duchi  # noqa: B018
 
     @classmethod
     def for_epsilon(
         cls, epsilon: float, levels: int = 2**12 + 1, threshold_bits: int = THRESHOLD_BITS
     ) -> Hybrid:
-        """PM with probability 1 - e^(-eps/2) if epsilon is above 0.61, else never."""
+        """PM with probability 1 - e^(-eps/2) if epsilon is above 0.61, else Duchi only."""
         share = 1 - math.exp(-check_epsilon(epsilon) / 2) if epsilon > HYBRID_FROM else 0.0
         fine = Piecewise.for_epsilon(epsilon, levels, threshold_bits)
         step = Duchi.for_epsilon(epsilon, levels, threshold_bits).step
-        coin = min(int(share * 2**threshold_bits), 2**threshold_bits - 1)
+        coin = min(int(share * (1 << threshold_bits)), 2**threshold_bits - 1)
         return cls(levels, fine.width, fine.base, step, coin, threshold_bits)
 
     @cached_property
     def piecewise(self) -> Piecewise:
-        """The part with many outputs, which come first."""
+        """PM, whose outputs come first."""
         return Piecewise(self.levels, self.width, self.base, self.threshold_bits)
 
     @cached_property
     def duchi(self) -> Duchi:
-        """The part with two."""
+        """Duchi's mechanism, with the last two outputs."""
         return Duchi(self.levels, self.step, self.threshold_bits)
 
     @property
@@ -308,25 +340,25 @@ class Hybrid(GridMean):
         super().check_report(report)
         if not self.coin and int.from_bytes(report, "little") < self.piecewise.outputs:
             raise ReportError(
-                "this hybrid never gives an output of its piecewise part", value=report
+                "this hybrid never produces an output of its piecewise part", value=report
             )
 
     def output(self, level: Whole, draws: Sequence[Whole]) -> Whole:
-        fine, coarse = self.piecewise.output(level, draws[1:]), self.duchi.output(level, draws[1:])
-        coarse = coarse + self.piecewise.outputs
+        fine = self.piecewise.output(level, draws[1:])
+        coarse = self.duchi.output(level, draws[1:]) + self.piecewise.outputs
         return coarse + (draws[0] < self.coin) * (fine - coarse)
 
-    def chances(self, level: int) -> list[Fraction]:
-        share = Fraction(self.coin, 2**self.threshold_bits)
-        return [share * x for x in self.piecewise.chances(level)] + [
-            (1 - share) * x for x in self.duchi.chances(level)
+    def probabilities(self, level: int) -> list[Fraction]:
+        share = Fraction(self.coin, 1 << self.threshold_bits)
+        return [share * x for x in self.piecewise.probabilities(level)] + [
+            (1 - share) * x for x in self.duchi.probabilities(level)
         ]
 
     def value_of(self, output: int) -> Fraction:
         fine = self.piecewise.outputs
-        return (
-            self.piecewise.value_of(output) if output < fine else self.duchi.value_of(output - fine)
-        )
+        if output < fine:
+            return self.piecewise.value_of(output)
+        return self.duchi.value_of(output - fine)
 
 
 GRIDS: dict[str, type[Duchi | Piecewise | Hybrid]] = {

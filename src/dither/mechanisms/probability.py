@@ -1,7 +1,7 @@
-"""Probabilities as integers over a power of two, and epsilon from them without rounding error.
+"""Probabilities as integers over a power of two, and epsilon without rounding error.
 
-Guarantee: a threshold computed here never gives away more than was asked, and `log_up` never reports less than was given.
-Standard library only.
+Guarantee: thresholds are rounded so that they never exceed the requested epsilon, and
+`log_up` never returns less than the true one. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,32 +11,29 @@ from collections.abc import Collection
 from dataclasses import fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dither.checks import is_finite
 from dither.errors import ParameterError, PrivacyError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _DIGITS = 60
-_SLACK = Fraction(
-    1, 10**50
-)  # far above the last digit that decimal's exp and ln round, far below any threshold step
+# Far above the rounding error of decimal's exp and ln, far below any threshold step.
+_SLACK = Fraction(1, 10**50)
 
 THRESHOLD_BITS = 32
-DRAW_WIDTHS = (
-    8,
-    16,
-    24,
-    32,
-    40,
-    48,
-)  # bits of a draw: whole bytes, and a browser holds the thresholds exactly
+# Bits of a draw: whole bytes, and a browser represents the thresholds exactly.
+DRAW_WIDTHS = (8, 16, 24, 32, 40, 48)
 
 
-def check_whole_numbers(built: Any, widths: Collection[int] = DRAW_WIDTHS) -> None:
-    """Every parameter that is to be a whole number is one, and draws are of a width that is really drawn.
+def check_whole_numbers(built: DataclassInstance, widths: Collection[int] = DRAW_WIDTHS) -> None:
+    """Check that integer fields are Python integers and draws have a supported width.
 
-    A width that is not a number of whole bytes would be drawn shorter than its thresholds assume: a report without noise.
-    NumPy's whole numbers are refused too, since thresholds are multiplied beyond 64 bits.
+    A width that is not a multiple of 8 would be drawn shorter than its thresholds assume: a
+    report without noise. NumPy's integers are rejected too, because thresholds are
+    multiplied beyond 64 bits.
     """
     for field in fields(built):
         value = getattr(built, field.name)
@@ -51,13 +48,15 @@ def check_whole_numbers(built: Any, widths: Collection[int] = DRAW_WIDTHS) -> No
 
 
 def check_epsilon(epsilon: float) -> float:
-    """A finite epsilon above zero, as a float."""
+    """Check that epsilon is a finite number above zero.
+
+    Raises:
+        PrivacyError: It is not.
+    """
+    value = math.nan
     try:
-        value = (
-            math.nan
-            if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float))
-            else float(epsilon)
-        )
+        if isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool):
+            value = float(epsilon)
     except OverflowError:
         raise PrivacyError(
             "epsilon must be a number that a float can hold", where="epsilon"
@@ -70,7 +69,11 @@ def check_epsilon(epsilon: float) -> float:
 
 
 def check_spent(asked: float, achieved: float) -> None:
-    """An error unless what was spent is a finite number that is not negative and not above what was asked for."""
+    """Check that the spent epsilon is finite, not negative and at most the requested one.
+
+    Raises:
+        PrivacyError: It is not.
+    """
     for name, value in (("epsilon_asked", asked), ("epsilon_achieved", achieved)):
         if not is_finite(value) or value < 0:
             raise PrivacyError(

@@ -1,6 +1,7 @@
-"""Every mechanism by name: built for cells at an epsilon, rebuilt from JSON, or chosen for the least error.
+"""All mechanisms by name: built for an epsilon, rebuilt from JSON, or chosen for accuracy.
 
-A new mechanism is a module beside this one, its batch code in `kernels`, one line here and its vectors. Standard library only.
+A new mechanism is a module in this package, its batch code in `kernels`, one line here and
+its test vectors.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from dither.checks import check_choice
 from dither.errors import InputError, PrivacyError, ReportError
 from dither.mechanisms.base import DeviceWork, Mechanism, check_cells
 from dither.mechanisms.bloom import BloomRappor
-from dither.mechanisms.duchi_vector import DuchiVector
 from dither.mechanisms.grr import GRR
 from dither.mechanisms.hadamard import Hadamard
 from dither.mechanisms.local_hash import LocalHash
 from dither.mechanisms.means import Duchi, Hybrid, MeanMechanism, Piecewise
 from dither.mechanisms.probability import check_epsilon
 from dither.mechanisms.set_strategy import SetStrategy
-from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.several_means import DuchiVector, MultiMean
 from dither.mechanisms.square_wave import SquareWave
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary, oue, sue
@@ -30,13 +30,16 @@ from dither.plugins import plugin
 if TYPE_CHECKING:
     from dither.types import JsonObject
 
-UNARY_CELLS = 4096  # beyond this a unary report would exceed 512 bytes and local hashing is as accurate in ten
-SUBSET_GAIN = 0.95  # subset selection is simulated person by person, so it has to earn its keep
+# Beyond this a unary report exceeds 512 bytes; local hashing is as accurate in ten.
+UNARY_CELLS = 4096
+# Subset selection is simulated participant by participant, which is slow: it is chosen only
+# if it reduces the variance at least by this factor.
+SUBSET_GAIN = 0.95
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class of mechanisms and, if it is chosen by name, what builds one for cells at an epsilon."""
+    """A mechanism class and its builder `build(cells, epsilon)`, if it can be built by name."""
 
     cls: type[Mechanism]
     build: Callable[..., Mechanism] | None = None
@@ -61,7 +64,7 @@ MEANS: dict[str, type[MeanMechanism]] = {
     "several-means": MultiMean,
 }
 NAMES = (*(name for name, kind in MECHANISMS.items() if kind.build), "best")
-# What answers about several attributes may be given through: marginals are read off them with exact errors.
+# Mechanisms for questions about several attributes: marginals have exact errors.
 POOLED_NAMES = (
     *(name for name, kind in MECHANISMS.items() if kind.build and kind.cls.exact_groups),
     "best",
@@ -69,20 +72,34 @@ POOLED_NAMES = (
 
 
 def mechanism(name: str, cells: int, epsilon: float) -> Mechanism:
-    """A mechanism for frequencies by name, at an epsilon, another package's included; asked again, the same one."""
-    if name not in NAMES and ((kind := added_kind(name)) is None or kind.build is None):
-        check_choice("mechanism", name, NAMES)
+    """Build a mechanism for frequencies by name; results are cached.
+
+    Args:
+        name: One of `NAMES`, or the name of an installed plug-in.
+        cells: The number of cells.
+        epsilon: The largest epsilon of one report.
+
+    Raises:
+        ParameterError: The name or the number of cells is not supported.
+        PrivacyError: The mechanism cannot be drawn at this epsilon, or a plug-in exceeds it.
+    """
+    if name not in NAMES:
+        kind = plugin_kind(name)
+        if kind is None or kind.build is None:
+            check_choice("mechanism", name, NAMES)
     return _built(name, check_cells(cells), check_epsilon(epsilon))
 
 
-def added_kind(name: str) -> Kind | None:
-    """The mechanism that another package installed here brings under this name, if any. What is built in keeps its name."""
-    added = None if name in MECHANISMS or name in MEANS else plugin("mechanisms", name)
+def plugin_kind(name: str) -> Kind | None:
+    """The plug-in mechanism of this name, if one is installed; built-in names take precedence."""
+    if name in MECHANISMS or name in MEANS:
+        return None
+    added = plugin("mechanisms", name)
     if added is None:
         return None
     cls = added.load()
     if not (isinstance(cls, type) and issubclass(cls, Mechanism)):
-        raise added.fault("is no class of dither.mechanisms.Mechanism")
+        raise added.fault("is not a subclass of dither.mechanisms.Mechanism")
     if getattr(cls, "name", None) != name:
         raise added.fault(
             f"calls itself {getattr(cls, 'name', None)!r} in `name`; both names must be the same"
@@ -92,9 +109,12 @@ def added_kind(name: str) -> Kind | None:
 
 @lru_cache(maxsize=4096, typed=True)
 def _built(name: str, cells: int, epsilon: float) -> Mechanism:
-    # Rational arithmetic takes its time, and a plan asks many questions of equally many cells.
-    kind = None if name == "best" else MECHANISMS.get(name) or added_kind(name)
-    build = best if kind is None else kind.build
+    # Cached: rational arithmetic is slow, and a plan has many questions of equal size.
+    build: Callable[..., Mechanism] | None = best
+    if name != "best":
+        kind = MECHANISMS.get(name) or plugin_kind(name)
+        assert kind is not None
+        build = kind.build
     assert build is not None
     made = build(cells, epsilon)
     if made.epsilon > epsilon:
@@ -105,21 +125,24 @@ def _built(name: str, cells: int, epsilon: float) -> Mechanism:
 
 
 def best(cells: int, epsilon: float) -> Mechanism:
-    """The mechanism with the least total variance over its cells; local hashing instead of unary beyond 4,096 cells."""
+    """The mechanism with the least total variance over its cells.
+
+    Beyond 4,096 cells local hashing replaces unary encodings.
+    """
     check_cells(cells)
     wide: Mechanism = (
-        LocalHash.for_epsilon(cells, epsilon) if cells > UNARY_CELLS else oue(cells, epsilon)
+        oue(cells, epsilon) if cells <= UNARY_CELLS else LocalHash.for_epsilon(cells, epsilon)
     )
     try:
         chosen = min(wide, GRR.for_epsilon(cells, epsilon), key=_error)
-    except PrivacyError:  # so many cells at so small an epsilon that 32-bit draws cannot express it
+    except PrivacyError:
+        # 32-bit draws cannot express this epsilon for that many cells.
         return wide
     if cells <= UNARY_CELLS:
         try:
             subset = SubsetSelection.for_epsilon(cells, epsilon)
-        except (
-            PrivacyError
-        ):  # so small an epsilon that whole draws cannot tell covering arcs from missing ones
+        except PrivacyError:
+            # Epsilon is so small that covering and missing arcs round to the same draws.
             return chosen
         if subset.size > 1 and _error(subset) <= SUBSET_GAIN * _error(chosen):
             return subset
@@ -131,45 +154,49 @@ def _error(mechanism: Mechanism) -> float:
 
 
 def mechanism_from_json(data: object) -> Mechanism:
-    """Rebuild a mechanism of cells from its integers; its epsilon is computed anew from them, never taken on trust."""
+    """Rebuild a mechanism of cells from its integers; epsilon is recomputed, never trusted.
+
+    Raises:
+        ReportError: The JSON does not describe a mechanism.
+    """
     kind, fields = _kind(data)
     return kind.cls.from_json(fields)
 
 
-def lists_of(data: object) -> Collection[str]:
-    """Which numbers of a mechanism of cells are lists."""
+def list_fields(data: object) -> Collection[str]:
+    """The parameters of a mechanism of cells that are lists."""
     name, _ = _named(data, MECHANISMS)
-    return MECHANISMS[name].cls.lists
+    return MECHANISMS[name].cls.list_fields
 
 
 def device_work(data: object) -> DeviceWork:
-    """What it would cost a device to rebuild a mechanism of cells."""
+    """The cost of rebuilding a mechanism of cells on a device."""
     kind, numbers = _kind(data)
     return kind.cls.device_work(numbers)
 
 
 def _kind(data: object) -> tuple[Kind, JsonObject]:
-    """The kind that JSON names: built in, or installed on this very machine; nothing is ever fetched for a name."""
+    """The kind that JSON names, built in or an installed plug-in; nothing is downloaded."""
     name = data.get("name") if isinstance(data, dict) else None
     if isinstance(data, dict) and isinstance(name, str) and name not in MECHANISMS:
         try:
-            added = added_kind(name)
+            added = plugin_kind(name)
         except InputError as error:
             raise ReportError(str(error), value=data) from None
         if added is not None:
             return added, data
-    known, fields = _named(data, MECHANISMS)
-    return MECHANISMS[known], fields
+    builtin, fields = _named(data, MECHANISMS)
+    return MECHANISMS[builtin], fields
 
 
 def mean_from_json(data: object) -> MeanMechanism:
-    """Rebuild a mechanism for means likewise."""
+    """Rebuild a mechanism for means from its integers."""
     name, fields = _named(data, MEANS)
     return MEANS[name].from_json(fields)
 
 
-def _named(data: object, known: Collection[str]) -> tuple[str, JsonObject]:
+def _named(data: object, names: Collection[str]) -> tuple[str, JsonObject]:
     name = data.get("name") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(name, str) or name not in known:
-        raise ReportError("not a mechanism this version knows", value=data)
+    if not isinstance(data, dict) or not isinstance(name, str) or name not in names:
+        raise ReportError("not a mechanism that this version supports", value=data)
     return name, data

@@ -1,10 +1,13 @@
-"""A mechanism made for given queries: each output favours a set of cells, by exactly the ratio that epsilon allows.
+"""A mechanism made for given queries: each output favours a set of cells.
 
-Of 2^threshold_bits draws, output o has `high[o]` in the cells of its set and `low[o]` in all others; what rounding
-leaves of a cell's draws goes to one last output, `rest`. The guarantee is the largest ratio within any output, in
-rational arithmetic. That outputs with just two levels are enough for the best accuracy is Kairouz, Oh, Viswanath,
-JMLR 2016, theorem 2; the histogram method `smart` finds which sets to take and how often. Standard library only at
-import time.
+Of 2^threshold_bits draws, output o has `high[o]` in the cells of its set and `low[o]` in all
+others. The draws that rounding leaves in a cell go to one last output, `rest`.
+
+Privacy: epsilon is the logarithm of the largest ratio within any output, in rational
+arithmetic: high/low for each set, and the largest to the smallest `rest`.
+
+Two levels per output are enough for the best accuracy (Kairouz, Oh, Viswanath, JMLR 2016,
+theorem 2). The histogram method `smart` chooses the sets and their weights.
 """
 
 from __future__ import annotations
@@ -26,7 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SetStrategy(OutputMechanism):
-    """Sets of cells as bit masks, their draws inside and outside, and the draws of the last output in each cell."""
+    """Outputs that each favour a set of cells.
+
+    Args:
+        cells: The number of cells, up to 4096.
+        sets: The set of each output, as a bit mask of cells.
+        high: The draws of each output in the cells of its set.
+        low: The draws of each output in all other cells.
+        rest: The draws of the last output in each cell.
+        threshold_bits: Bits of one draw.
+    """
 
     cells: int
     sets: tuple[int, ...]
@@ -35,8 +47,8 @@ class SetStrategy(OutputMechanism):
     rest: tuple[int, ...]
     threshold_bits: int = THRESHOLD_BITS
     name = "strategy"
-    most_cells = 4096
-    lists = ("sets", "high", "low", "rest")
+    max_cells = 4096
+    list_fields = ("sets", "high", "low", "rest")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,10 +68,10 @@ class SetStrategy(OutputMechanism):
         least = min(*self.high, *self.low, *self.rest)
         if least < 1:
             raise PrivacyError(
-                "an output that some value can never give would reveal it", value=least
+                "an output that some value never produces would reveal that value", value=least
             )
         for cell in range(self.cells):
-            if sum(self.column(cell)) != 2**self.threshold_bits:
+            if sum(self.column(cell)) != 1 << self.threshold_bits:
                 raise PrivacyError(
                     f"the draws of cell {cell} do not add up to 2^{self.threshold_bits}", value=cell
                 )
@@ -73,24 +85,36 @@ class SetStrategy(OutputMechanism):
         epsilon: float,
         threshold_bits: int = THRESHOLD_BITS,
     ) -> SetStrategy:
-        """Integers for outputs of probability `weights` outside and e^epsilon times that inside, rounded towards
-        privacy.
+        """Round a strategy to integers with at most this epsilon.
 
-        A small share of all draws is set aside for the last output, just enough to take up what rounding leaves while
-        its own ratio stays within e^epsilon. Outputs too rare for a single draw are left out.
+        A small share of all draws is reserved for the last output, just enough to take the
+        remainders while its ratio stays within e^epsilon. Outputs too rare for a single draw
+        are dropped.
+
+        Args:
+            cells: The number of cells.
+            sets: The set of each output, as a bit mask.
+            weights: The probability of each output outside its set; inside it is e^epsilon
+                times that.
+            epsilon: The largest epsilon.
+            threshold_bits: Bits of one draw.
+
+        Raises:
+            PrivacyError: The draws cannot express the strategy at this epsilon.
         """
         ratio = exp_down(check_epsilon(epsilon))
-        total = 2**threshold_bits
-        aside = Fraction(1, 2**20)
-        while aside < Fraction(1, 4):
-            low = [int(Fraction(w) * total * (1 - aside)) for w in weights]
+        total = 1 << threshold_bits
+        reserved = Fraction(1, 2**20)
+        while reserved < Fraction(1, 4):
+            low = [int(Fraction(w) * total * (1 - reserved)) for w in weights]
             kept = [i for i, draws in enumerate(low) if draws >= 1]
             high = [int(low[i] * ratio) for i in kept]
-            chosen, outside = tuple(sets[i] for i in kept), tuple(low[i] for i in kept)
+            chosen = tuple(sets[i] for i in kept)
+            outside = tuple(low[i] for i in kept)
             rest = tuple(total - sum(_column(cell, chosen, high, outside)) for cell in range(cells))
             if min(rest) >= 1 and max(rest) <= min(rest) * ratio:
                 return cls(cells, chosen, tuple(high), outside, rest, threshold_bits)
-            aside *= 2
+            reserved *= 2
         raise PrivacyError(
             f"this strategy cannot be drawn from 2^{threshold_bits} numbers at epsilon {epsilon}",
             value=epsilon,
@@ -98,8 +122,8 @@ class SetStrategy(OutputMechanism):
 
     @classmethod
     def device_work(cls, numbers: JsonMapping) -> DeviceWork:
-        """Every cell's draws are added up; long lists without as many sets are refused in no time."""
-        return DeviceWork(0, min(numbers["cells"], cls.most_cells) * len(numbers["sets"]), 0)
+        """Every cell's draws are summed; lists of unequal length are rejected before that."""
+        return DeviceWork(0, min(numbers["cells"], cls.max_cells) * len(numbers["sets"]), 0)
 
     def column(self, cell: int) -> list[int]:
         return [*_column(cell, self.sets, self.high, self.low), self.rest[cell]]
@@ -119,7 +143,7 @@ class SetStrategy(OutputMechanism):
         return max([*ratios, Fraction(max(self.rest), min(self.rest))])
 
     def to_json(self) -> JsonObject:
-        """Sets are written in base 16: they have more bits than a browser's numbers."""
+        """Sets are written in base 16, because they exceed a browser's numbers."""
         out = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in super().to_json().items()
@@ -133,10 +157,12 @@ class SetStrategy(OutputMechanism):
             high, low, rest = (tuple(data[key]) for key in ("high", "low", "rest"))
             built = cls(data["cells"], sets, high, low, rest, data["threshold_bits"])
         except (KeyError, TypeError, ValueError):
-            raise ReportError("not a strategy this version knows", value=data.get("name")) from None
+            raise ReportError(
+                "not a strategy that this version supports", value=data.get("name")
+            ) from None
         if built.to_json() != data:
             raise ReportError(
-                "a strategy that is not written in the one way there is", value=data.get("name")
+                "a strategy must be written in its canonical form", value=data.get("name")
             )
         return built
 

@@ -1,8 +1,10 @@
-"""Reports that are bits, and unary encodings: a bit per cell; that of the true cell is set with p, any other with q.
+"""Unary encodings: one bit per cell, set with p for the true cell and with q for any other.
 
-References: SUE is the basic one-time RAPPOR of Erlingsson, Pihur, Korolova, CCS 2014 (f = 2/(e^(epsilon/2)+1), p = 1-f/2,
-q = f/2); OUE is Wang et al., USENIX Security 2017 (p = 1/2, q = 1/(E+1)). Two values differ in two bits, so
-epsilon = ln(p(1-q)/(q(1-p))). Standard library only at import time.
+Privacy: two values differ in two bits, so epsilon = ln(p(1-q)/(q(1-p))), exactly.
+
+References: SUE is the basic one-time RAPPOR of Erlingsson, Pihur, Korolova, CCS 2014
+(f = 2/(e^(epsilon/2)+1), p = 1-f/2, q = f/2); OUE is Wang et al., USENIX Security 2017
+(p = 1/2, q = 1/(E+1)).
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from dither.mechanisms.probability import THRESHOLD_BITS, ceil_fraction, check_e
 
 
 class BitMechanism(Mechanism):
-    """A report is `counters` bits, each randomised on its own: set with p if the cell sets it, else with q.
+    """A report is `counters` independent bits: set with p if the cell sets the bit, else with q.
 
-    `hashes` is how many bits a cell sets.
+    A cell sets `hashes` bits.
     """
 
     if TYPE_CHECKING:
@@ -34,21 +36,21 @@ class BitMechanism(Mechanism):
     @property
     @abstractmethod
     def p(self) -> Fraction:
-        """P(a bit that the cell sets is reported as set)."""
+        """The probability that a bit set by the cell is reported as set."""
 
     @property
     @abstractmethod
     def q(self) -> Fraction:
-        """P(another bit is reported as set)."""
+        """The probability that any other bit is reported as set."""
 
     @property
     def flip(self) -> Fraction:
-        """RAPPOR's f, for reports that flip every bit alike."""
+        """RAPPOR's f, for reports that flip all bits with the same probability."""
         return 2 * self.q
 
     @property
     def filters(self) -> tuple[int, ...] | None:
-        """The bits that each cell sets, as a bit set; None where every cell has just a bit of its own."""
+        """The bits that each cell sets, as bit sets; None if cell i sets bit i only."""
         return None
 
     @property
@@ -58,25 +60,33 @@ class BitMechanism(Mechanism):
 
     @abstractmethod
     def with_epsilon(self, epsilon: float) -> Self:
-        """The same bits, randomised for another epsilon."""
+        """The same encoding, randomised for another epsilon."""
 
 
-def bit_chances(chances: Sequence[Fraction]) -> dict[int, Fraction]:
-    """The law of independent bits from the chance of each to be set."""
-    check_enumerable(2 ** len(chances))
+def bit_probabilities(set_probabilities: Sequence[Fraction]) -> dict[int, Fraction]:
+    """The law of independent bits from the probability of each to be set."""
+    check_enumerable(2 ** len(set_probabilities))
     law = {0: Fraction(1)}
-    for bit, chance in enumerate(chances):
-        law = {
-            bits | on << bit: p * (chance if on else 1 - chance)
-            for bits, p in law.items()
-            for on in (0, 1)
-        }
+    for bit, probability in enumerate(set_probabilities):
+        extended = {}
+        for bits, p in law.items():
+            extended[bits] = p * (1 - probability)
+            extended[bits | 1 << bit] = p * probability
+        law = extended
     return law
 
 
 @dataclass(frozen=True)
 class Unary(BitMechanism, PureMechanism):
-    """Of 2^threshold_bits draws, `true_set` set the bit of the true cell and `other_set` set any other bit."""
+    """A unary encoding.
+
+    Args:
+        name: "sue" or "oue".
+        cells: The number of cells.
+        true_set: Of 2^threshold_bits draws, the number that set the bit of the true cell.
+        other_set: The number of draws that set any other bit.
+        threshold_bits: Bits of one draw.
+    """
 
     name: Literal["sue", "oue"]
     cells: int
@@ -88,15 +98,15 @@ class Unary(BitMechanism, PureMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("name", self.name, ("sue", "oue"))
-        self.require(1 <= self.other_set < self.true_set < 2**self.threshold_bits)
+        self.require(1 <= self.other_set < self.true_set < 1 << self.threshold_bits)
 
     @cached_property
     def p(self) -> Fraction:
-        return Fraction(self.true_set, 2**self.threshold_bits)
+        return Fraction(self.true_set, 1 << self.threshold_bits)
 
     @cached_property
     def q(self) -> Fraction:
-        return Fraction(self.other_set, 2**self.threshold_bits)
+        return Fraction(self.other_set, 1 << self.threshold_bits)
 
     @property
     def ratio(self) -> Fraction:
@@ -120,24 +130,26 @@ class Unary(BitMechanism, PureMechanism):
             bits |= (draw < (self.true_set if cell == value else self.other_set)) << cell
         return bits
 
-    def chances(self, value: int) -> dict[int, Fraction]:
-        return bit_chances([self.p if cell == value else self.q for cell in range(self.cells)])
+    def probabilities(self, value: int) -> dict[int, Fraction]:
+        return bit_probabilities(
+            [self.p if cell == value else self.q for cell in range(self.cells)]
+        )
 
 
 def sue(cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> Unary:
-    """Symmetric unary encoding that keeps epsilon."""
-    other = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon) / 2) + 1))
-    return Unary("sue", cells, 2**threshold_bits - other, other, threshold_bits)
+    """Symmetric unary encoding with at most this epsilon."""
+    other = ceil_fraction((1 << threshold_bits) / (exp_down(check_epsilon(epsilon) / 2) + 1))
+    return Unary("sue", cells, (1 << threshold_bits) - other, other, threshold_bits)
 
 
 def sue_from_flip(cells: int, flip: float, threshold_bits: int = THRESHOLD_BITS) -> Unary:
-    """Symmetric unary encoding with RAPPOR's flip probability f: q = f/2 rounded towards privacy."""
+    """Symmetric unary encoding with RAPPOR's flip probability f; q = f/2 is rounded up."""
     check_between("flip", flip, 0, 1, ends="()", error=PrivacyError)
-    other = ceil_fraction(Fraction(flip) / 2 * 2**threshold_bits)
-    return Unary("sue", cells, 2**threshold_bits - other, other, threshold_bits)
+    other = ceil_fraction(Fraction(flip) / 2 * (1 << threshold_bits))
+    return Unary("sue", cells, (1 << threshold_bits) - other, other, threshold_bits)
 
 
 def oue(cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS) -> Unary:
-    """Optimised unary encoding that keeps epsilon."""
-    other = ceil_fraction(2**threshold_bits / (exp_down(check_epsilon(epsilon)) + 1))
-    return Unary("oue", cells, 2 ** (threshold_bits - 1), other, threshold_bits)
+    """Optimised unary encoding with at most this epsilon."""
+    other = ceil_fraction((1 << threshold_bits) / (exp_down(check_epsilon(epsilon)) + 1))
+    return Unary("oue", cells, 1 << (threshold_bits - 1), other, threshold_bits)

@@ -20,7 +20,7 @@ from dither.errors import ParameterError
 from dither.fit import AnswerCounts, make_consistent, norm_sub
 from dither.fit.model import check_marginal
 from dither.fit.pool import precision
-from dither.mechanisms import POOLED_NAMES, mechanism
+from dither.mechanisms import POOLED_NAMES, kernels, mechanism
 from dither.methods.machine import Campaign
 from dither.methods.tree import OneRoundTree, named
 from dither.reports import Plan, question
@@ -43,7 +43,7 @@ def _consistent_marginals(
     weights = []
     for answer in answers:
         names = answer.question.attributes
-        raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
+        raw = kernels.estimate(answer.question.mechanism, answer.support, answer.n).frequencies
         tables.append((names, raw.reshape([schema[a].cardinality for a in names])))
         weights.append(precision(answer.question.mechanism, raw.size, answer.n))
     for _ in range(rounds):

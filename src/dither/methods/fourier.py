@@ -16,7 +16,7 @@ import numpy as np
 
 from dither.checks import check_whole
 from dither.fit import norm_sub, pool
-from dither.mechanisms.hadamard import Hadamard
+from dither.mechanisms import Hadamard
 from dither.methods.calm import reconstruct
 from dither.methods.tree import OneRoundTree
 from dither.reports import Plan, Question

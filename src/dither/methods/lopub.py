@@ -33,7 +33,13 @@ from dither.fit import (
 from dither.fit.dependence import Variant
 from dither.fit.joint import JointEstimate, SplitReports, estimate_joints
 from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree
-from dither.mechanisms import BitMechanism, BloomRappor, bloom_size, sue_from_flip, telling_seed
+from dither.mechanisms import (
+    BitMechanism,
+    BloomRappor,
+    bloom_size,
+    independent_filter_seed,
+    sue_from_flip,
+)
 from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
 from dither.methods.tree import fit_notes, named, tree_notes
 from dither.reports import Plan, Question
@@ -148,7 +154,7 @@ def _mechanism(attribute: Attribute, flip: float, parameters: LoPubParameters) -
         return sue_from_flip(cells, flip)
     bits, hashes = parameters.filter_size(cells)
     try:
-        seed = telling_seed(cells, bits, hashes, parameters.hash_seed)
+        seed = independent_filter_seed(cells, bits, hashes, parameters.hash_seed)
     except ParameterError as error:
         raise ParameterError(
             f"{attribute.name}: {error}", where=error.where, value=error.value

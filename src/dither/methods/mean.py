@@ -22,9 +22,7 @@ from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, SchemaError, TooFewAnswers
 from dither.fit import Marginal
 from dither.fit.project import normal_interval
-from dither.mechanisms import GRR, Mechanism
-from dither.mechanisms.means import GRIDS, HYBRID_FROM, Piecewise
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import GRIDS, GRR, HYBRID_FROM, Mechanism, Piecewise, SquareWave
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
@@ -45,7 +43,7 @@ class _MeanParameters:
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.mechanism, GRIDS)
-        check_whole("levels", self.levels, 2, SquareWave.most_cells)
+        check_whole("levels", self.levels, 2, SquareWave.max_cells)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from dither.tally import CountTally, PatternTally, RoundTally
 from dither.types import Floats, Integers, JsonObject, Progress
 
 WIDE = 1024  # codes of one attribute from which on its pairs are asked in groups, though mechanisms would reach further
-MAX_PAIR = LocalHash.most_cells  # cells of a pair, which no mechanism exceeds
+MAX_PAIR = LocalHash.max_cells  # cells of a pair, which no mechanism exceeds
 GROUPS = 32  # into which a wide attribute without groups of its own is cut; 64 measured alike
 MAX_EXTRA = 0.5  # of the participants, however much has to be asked apart
 LEARNT_EXTRA = 0.1  # for each determination that is to be learnt
@@ -91,7 +91,7 @@ def reduce_schema(schema: Schema, *, pairs: bool) -> _Reduction | None:
         rule for rule in schema.rules if isinstance(rule, Determines) and rule.outcomes is None
     )
     for rule in learnt:
-        if whole.cells(rule.names) > LocalHash.most_cells:
+        if whole.cells(rule.names) > LocalHash.max_cells:
             raise SchemaError(
                 f"{rule.by!r} and {rule.attribute!r} have {whole.cells(rule.names):,} combinations, too many to learn which one "
                 "determines which; state the map in the rule",

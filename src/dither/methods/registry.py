@@ -8,7 +8,7 @@ from importlib import import_module
 
 from dither.checks import check_whole
 from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.methods.holdout import HoldOut
 from dither.methods.machine import (
     Campaign,

@@ -17,7 +17,7 @@ from dither.datasets import schema_of
 from dither.display import Picture
 from dither.errors import ParameterError
 from dither.fit import Model
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.methods import DEFAULT
 from dither.methods import method as find_method
 from dither.methods import methods as all_methods

@@ -29,7 +29,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import special
 
-from dither.mechanisms.probability import log_up
+from dither.mechanisms import log_up
 from dither.tally import PatternTally, RoundTally
 from dither.types import Counts, Floats
 

@@ -13,9 +13,7 @@ from dither import __version__
 from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, ReportError
 from dither.fit.project import normal_interval
-from dither.mechanisms import mechanism_from_json
-from dither.mechanisms.outputs import OutputMechanism
-from dither.mechanisms.probability import check_spent
+from dither.mechanisms import OutputMechanism, check_spent, mechanism_from_json
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers
 from dither.methods.histogram.estimates import (
     CellEstimates,

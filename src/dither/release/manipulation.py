@@ -83,7 +83,7 @@ from functools import lru_cache
 import numpy as np
 
 from dither.fit.pool import precision
-from dither.mechanisms import Mechanism
+from dither.mechanisms import Mechanism, kernels
 from dither.methods import ProtocolMachine
 from dither.schema import Schema
 from dither.schema.rules import Determines
@@ -328,7 +328,9 @@ def _targets(
     for tally, i, question in asked:
         n, mechanism = int(tally.n[i]), question.mechanism
         if pooled is None:
-            gain = _table_gain(mechanism, mechanism.estimate(tally.counts[i], n).frequencies)
+            gain = _table_gain(
+                mechanism, kernels.estimate(mechanism, tally.counts[i], n).frequencies
+            )
         else:
             gain = _pooled_gain(mechanism, pooled)
         target = _Target(n, frozenset(question.attributes), precision(mechanism, kept, 1), gain)

@@ -15,8 +15,7 @@ import numpy as np
 
 from dither.fit.pool import AnswerCounts, read_marginal
 from dither.fit.ruled import add_up
-from dither.mechanisms import Mechanism
-from dither.mechanisms.base import PureMechanism
+from dither.mechanisms import Mechanism, PureMechanism
 from dither.schema import Schema
 from dither.types import Floats, Indices
 
@@ -131,10 +130,10 @@ def answer_covariance(mechanism: Mechanism, rows: Floats, frequencies: Floats, n
         return np.asarray(sampling + _polarised(mechanism, rows, frequencies, n))
     p, q = float(mechanism.p), float(mechanism.q)
     squares = rows @ rows.T
-    if mechanism.pair_chances is None:
+    if mechanism.pair_probabilities is None:
         noise = p * (1 - p) * by_cell + q * (1 - q) * (squares - by_cell)
     else:
-        with_own, others = mechanism.pair_chances
+        with_own, others = mechanism.pair_probabilities
         first = rows.sum(axis=1)
         own_pairs = np.outer(first, own) + np.outer(own, first) - 2 * by_cell
         moment = p * by_cell + q * (squares - by_cell) + with_own * own_pairs

@@ -17,7 +17,7 @@ from dither.display import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
 from dither.fit.ruled import core_of, told_within_groups
-from dither.mechanisms.probability import check_spent
+from dither.mechanisms import check_spent
 from dither.methods import ProtocolMachine, method, restore
 from dither.methods.earlier import EarlierReports
 from dither.methods.prior import give_prior

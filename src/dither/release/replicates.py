@@ -22,6 +22,7 @@ from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import Model, answers_of, model_from_bytes
 from dither.fit.mixture.targets import PairTargets, pair_targets, tables_pay
 from dither.fit.ruled import core_of, grouped_marginal
+from dither.mechanisms import kernels
 from dither.methods import ProtocolMachine, method, restore, start
 from dither.methods.earlier import EarlierReports
 from dither.methods.holdout import HoldOut, fitted_tallies
@@ -196,7 +197,7 @@ def draw_tally(
             cells = _asked_marginal(model, question).ravel()
             known[key] = cells / cells.sum()
         truth = rng.multinomial(n, known[key])
-        tally.add_counts(i, question.mechanism.simulate(truth, rng), n)
+        tally.add_counts(i, kernels.simulate(question.mechanism, truth, rng), n)
     return tally
 
 

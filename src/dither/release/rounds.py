@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from dither.fit import AnswerCounts, Model
+from dither.mechanisms import kernels
 from dither.tally import CountTally, RoundTally
 from dither.types import Floats, JsonObject
 
@@ -172,7 +173,7 @@ def _read(model: Model, answer: AnswerCounts, name: str, groups: Floats) -> _Est
     shape[axis] = -1
     flat = truth.ravel()
     weights = [np.broadcast_to(row.reshape(shape), truth.shape).ravel() for row in groups]
-    raw = mechanism.estimate(answer.support, answer.n).frequencies.ravel()
+    raw = kernels.estimate(mechanism, answer.support, answer.n).frequencies.ravel()
 
     def noise(weight: Floats) -> float:
         return mechanism.weighted_variance(weight, flat, answer.n)

@@ -255,7 +255,7 @@ def _from_text(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
             )
         numbers.append(number)
     places = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
-    return np.asarray(numbers)[places]
+    return np.asarray(np.asarray(numbers)[places], dtype=np.float64)
 
 
 def _turns_of(attribute: Attribute, numbers: Floats) -> Integers:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from dither.errors import ParameterError, ReportError
-from dither.mechanisms import BitMechanism, Mechanism, PackedReports, PureMechanism
+from dither.mechanisms import BitMechanism, Mechanism, PackedReports, PureMechanism, kernels
 from dither.reports import Plan, plan_from_json
 from dither.reports.plan import check_payload
 from dither.tally.archive import decoding, pack, unpack
@@ -52,7 +52,7 @@ class CountTally:
             return
         mechanism = self.plan.questions[question].mechanism
         _check_rows(reports, mechanism.report_bytes)
-        self.add_counts(question, mechanism.support(reports), len(reports))
+        self.add_counts(question, kernels.support(mechanism, reports), len(reports))
 
     def add_counts(self, question: int, support: Counts, n: int) -> None:
         """Add support counts of n people that were counted, or drawn, elsewhere."""

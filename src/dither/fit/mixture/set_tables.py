@@ -15,6 +15,7 @@ import numpy as np
 
 from dither.fit.mixture.targets import Columns, Edges, NoiseBook
 from dither.fit.pool import AnswerCounts
+from dither.mechanisms import kernels
 from dither.schema import Schema
 from dither.types import Indices, Reals
 
@@ -147,7 +148,7 @@ def set_targets(
         given = [place[name] for name in answer.question.attributes]
         groups = tuple(_grouped(given, edges, k))
         order = [given.index(i) for group in groups for i in group]
-        raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
+        raw = kernels.estimate(answer.question.mechanism, answer.support, answer.n).frequencies
         table = raw.reshape([k[i] for i in given]).transpose(order).ravel()
         precision, c = book.of(answer, 1, raw.size)
         margins = [tuple(sorted(given[order[p]] for p in places)) for places in _margins(given)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from dither.fit.pool import AnswerCounts, check_asked
 from dither.fit.project import norm_sub
-from dither.mechanisms import Mechanism
+from dither.mechanisms import Mechanism, kernels
 from dither.schema import Schema
 from dither.types import Flags, Floats
 
@@ -186,7 +186,7 @@ def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets
     book = NoiseBook()
     for answer in answers:
         members = [place[name] for name in answer.question.attributes]
-        raw = answer.question.mechanism.estimate(answer.support, answer.n).frequencies
+        raw = kernels.estimate(answer.question.mechanism, answer.support, answer.n).frequencies
         table = raw.reshape([schema.cardinalities[i] for i in members])
         for axis, i in enumerate(members):
             marginal = table.sum(axis=tuple(a for a in range(table.ndim) if a != axis))

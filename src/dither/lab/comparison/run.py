@@ -29,7 +29,7 @@ from dither.lab.comparison.peers import find_peer, peers
 from dither.lab.comparison.results import MEASURES, Comparison, read_outcome
 from dither.lab.harness import Bench, Chart, NotAvailable, Study, execute
 from dither.lab.harness.apart import apart
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.methods import HISTOGRAMS, methods
 from dither.methods import method as find_method
 from dither.notice import Notice

@@ -12,9 +12,8 @@ import pytest
 from scipy.stats import chi2
 
 from dither.errors import DitherError, ReportError
-from dither.mechanisms import Mechanism, PackedReports
-from dither.mechanisms.kernels.stream import RandomStream
-from dither.mechanisms.probability import log_up
+from dither.mechanisms import Mechanism, PackedReports, kernels, log_up
+from dither.randomness import RandomStream
 
 DRAWS = 4_000
 UNLIKELY = 1e-6  # how often a right mechanism may fail a test of chance
@@ -61,7 +60,7 @@ class MechanismContract:
         for value in (0, mechanism.cells - 1):
             law = mechanism.law(value)
             one = Counter(mechanism.randomise(value, source) for _ in range(DRAWS))
-            batch = mechanism.randomise_many(np.full(DRAWS, value), stream)
+            batch = kernels.randomise(mechanism, np.full(DRAWS, value), stream)
             many = Counter(row.tobytes() for row in batch.rows)
             for seen in (one, many):
                 assert set(seen) <= set(law), "a report that the law does not have"
@@ -76,7 +75,9 @@ class MechanismContract:
                 len(reports), mechanism.report_bytes
             )
             told = [
-                mechanism.estimate(mechanism.support(PackedReports(row[None])), 1).frequencies
+                kernels.estimate(
+                    mechanism, kernels.support(mechanism, PackedReports(row[None])), 1
+                ).frequencies
                 for row in rows
             ]
             mean = np.asarray([float(law[r]) for r in reports]) @ np.asarray(told)
@@ -85,7 +86,7 @@ class MechanismContract:
     def test_simulated_counts_have_the_law_of_reports(self, mechanism: Mechanism) -> None:
         rng, n = np.random.default_rng(3), 20_000
         truth = np.bincount(rng.integers(0, mechanism.cells, n), minlength=mechanism.cells)
-        told = mechanism.estimate(mechanism.simulate(truth, rng), n)
+        told = kernels.estimate(mechanism, kernels.simulate(mechanism, truth, rng), n)
         assert np.abs((told.frequencies - truth / n) / told.standard_errors).max() < 5
 
     def test_json_survives_and_foreign_bytes_are_refused(self, mechanism: Mechanism) -> None:

@@ -10,9 +10,9 @@ import pytest
 from dither.errors import InputError, ParameterError, StateError, TooFewAnswers
 from dither.fit import Model
 from dither.fit.project import apportion
-from dither.mechanisms import PackedReports
-from dither.mechanisms.kernels.stream import RandomStream
+from dither.mechanisms import PackedReports, kernels
 from dither.methods import ProtocolMachine, restore, start
+from dither.randomness import RandomStream
 from dither.reports import Plan
 from dither.schema import Attribute, Schema
 from dither.simulate import PATHS, question_cells, simulate
@@ -111,7 +111,7 @@ class MethodContract:
         if plan.split:
             stream = RandomStream.from_generator(rng)
             rows = [
-                q.mechanism.randomise_many(question_cells(schema, q, codes), stream).rows
+                kernels.randomise(q.mechanism, question_cells(schema, q, codes), stream).rows
                 for q in plan.questions
             ]
             tally.add(-1, PackedReports(np.concatenate(rows, axis=1)))
@@ -119,7 +119,7 @@ class MethodContract:
         assert isinstance(tally, CountTally)
         for i, (q, n) in enumerate(zip(plan.questions, apportion(5_000, plan.shares), strict=True)):
             counts = np.bincount(question_cells(schema, q, codes[:n]), minlength=q.mechanism.cells)
-            tally.add_counts(i, q.mechanism.simulate(counts, rng), int(n))
+            tally.add_counts(i, kernels.simulate(q.mechanism, counts, rng), int(n))
         return tally
 
     def test_calls_out_of_order_are_refused(self, method: str) -> None:
@@ -155,7 +155,7 @@ class MethodContract:
                         counts = np.bincount(
                             question_cells(schema, q, codes[:3_000]), minlength=q.mechanism.cells
                         )
-                        tally.add_counts(i, q.mechanism.simulate(counts, rng), 3_000)
+                        tally.add_counts(i, kernels.simulate(q.mechanism, counts, rng), 3_000)
                 try:
                     machine.close(tally)
                 except TooFewAnswers:

@@ -1,8 +1,23 @@
-"""Batches of reports at once, with NumPy and Numba: what a simulation and a server need. A device never imports these.
+"""Batches of reports with NumPy and Numba, for simulations and servers.
 
-`batch` has one function per task, with which every mechanism's own code, in the modules imported here, is registered.
+`randomise`, `support`, `simulate` and `estimate` take a mechanism as their first argument
+and dispatch on its class. Devices never import this package.
 """
 
-from dither.mechanisms.kernels import batch, bits, local_hash, means, outputs
+from dither.mechanisms.kernels.batch import estimate, randomise, simulate, support, uniform_draws
+from dither.mechanisms.kernels.bits import count_bits
+from dither.mechanisms.kernels.means import estimate_means, numbers
+from dither.mechanisms.kernels.outputs import density, quantiles
 
-__all__ = ["batch", "bits", "local_hash", "means", "outputs"]
+__all__ = [
+    "count_bits",
+    "density",
+    "estimate",
+    "estimate_means",
+    "numbers",
+    "quantiles",
+    "randomise",
+    "simulate",
+    "support",
+    "uniform_draws",
+]

@@ -1,28 +1,29 @@
-"""Reports that are bit vectors, for many people: unary encodings, Bloom filters and subset selection.
+"""Batches of bit vectors: unary encodings, Bloom filters and subset selection.
 
-A bit is set when a draw of 32 bits is below a threshold. The kernel compares 64 such draws at once, most significant bit
-first, and stops when all 64 are decided, after about seven words of randomness instead of 32: the same exact probability.
+A bit is set when a draw of 32 bits is below a threshold. The kernel compares 64 such draws
+at once, most significant bit first, and stops when all 64 are decided, after about seven
+words of randomness instead of 32. The probability is the same, exactly.
 
-Bloom filters are read by a regression: the expected frequency of bit j is q + (p-q) times the total frequency of the values whose
-filter sets it; least squares on the filters' matrix inverts that without bias. Since p = 1-q, every bit has the variance
-q(1-q)/(n(p-q)^2) whatever the data, so the estimate's covariance is that times the inverse Gram matrix of the filters.
+The frequencies of Bloom filters are estimated by regression: the expected frequency of bit j is
+q + (p-q) times the total frequency of the values whose filter sets it. Least squares on the
+filters' matrix inverts that without bias.
 
-A subset's law is: with p the true cell and size-1 others, else size others, drawn uniformly. The kernel draws the others by a
-partial shuffle, which is the same law as the scalar mechanism's arc on a random circle and needs fewer draws.
+The law of a subset: with p the true cell and size-1 others, else size others, drawn
+uniformly. The kernel draws the others by a partial shuffle, which has the same law as the
+scalar mechanism's arc on a random circle and needs fewer draws.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from dither.errors import ParameterError, ReportError
+from dither.compiled import compiled
+from dither.errors import ReportError
 from dither.mechanisms.base import Estimate, PackedReports
 from dither.mechanisms.bloom import BloomRappor
 from dither.mechanisms.kernels.batch import (
@@ -33,21 +34,25 @@ from dither.mechanisms.kernels.batch import (
     simulate,
     simulate_people,
     support,
+    uniform_draws,
 )
-from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
 from dither.mechanisms.subset import SubsetSelection
 from dither.mechanisms.unary import Unary
-from dither.types import Bytes, Codes, Counts, Floats, Integers
+from dither.randomness import RandomStream
+from dither.types import Bytes, Codes, Counts, Integers
 
-_BLOCK_WORDS = 1 << 17  # one megabyte of bits at a time: random words stay in the cache
-_BLOCK = 1 << 16  # people whose sets are drawn at a time
-_MAX_DRAWS = 1 << 20  # cells times sets, above which drawing sets costs more than drawing people
+# One megabyte of bits at a time, so that random words stay in the cache.
+_BLOCK_WORDS = 1 << 17
+# Participants whose sets are drawn at a time.
+_BLOCK = 1 << 16
+# Above this number of cells times sets, drawing sets is slower than drawing participants.
+_MAX_DRAWS = 1 << 20
 _BITS_OF_BYTES = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(np.int64)
 
 
-@njit(cache=True)
+@compiled
 def _fill(out: Any, start: int, threshold: int, bits: int, random: Any) -> int:
-    """Fill words with Bernoulli bits until the randomness could run out; give the first word not filled."""
+    """Fill words with Bernoulli bits while randomness lasts; return the first unfilled word."""
     position = 0
     ones = np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(start, len(out)):
@@ -69,9 +74,9 @@ def _fill(out: Any, start: int, threshold: int, bits: int, random: Any) -> int:
     return len(out)
 
 
-@njit(cache=True)
+@compiled
 def _set_true_bits(rows: Any, truth: Any, draws: Any, threshold: int) -> None:
-    """Overwrite each person's own bit by its own draw."""
+    """Overwrite the bit of each participant's true cell."""
     for i in range(len(truth)):
         byte = truth[i] >> 3
         mask = np.uint8(1 << (truth[i] & 7))
@@ -81,7 +86,7 @@ def _set_true_bits(rows: Any, truth: Any, draws: Any, threshold: int) -> None:
             rows[i, byte] &= ~mask
 
 
-@njit(cache=True)
+@compiled
 def _byte_histogram(rows: Any, histogram: Any) -> None:
     for i in range(rows.shape[0]):
         for j in range(rows.shape[1]):
@@ -91,7 +96,7 @@ def _byte_histogram(rows: Any, histogram: Any) -> None:
 def _bernoulli_rows(
     n: int, bits: int, threshold: int, threshold_bits: int, stream: RandomStream
 ) -> Bytes:
-    """n rows of `bits` independent bits, each set with probability threshold/2^threshold_bits, packed little-endian."""
+    """n rows of independent bits, each set with threshold/2^threshold_bits, little-endian."""
     width = (bits + 7) // 8
     words = np.empty((n * width + 7) // 8, np.uint64)
     for start in range(0, len(words), _BLOCK_WORDS):
@@ -110,7 +115,7 @@ def _bernoulli_rows(
 @support.register(BloomRappor)
 @support.register(SubsetSelection)
 def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: PackedReports) -> Counts:
-    """How many reports set each bit, by a histogram of each byte position."""
+    """The number of reports that set each bit, by a histogram of each byte position."""
     histogram = np.zeros((reports.rows.shape[1], 256), np.int64)
     _byte_histogram(reports.rows, histogram)
     counts: Counts = (histogram @ _BITS_OF_BYTES).reshape(-1)
@@ -124,7 +129,7 @@ def count_bits(mechanism: Unary | BloomRappor | SubsetSelection, reports: Packed
 
 @randomise.register(Unary)
 def _unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedReports:
-    """Every bit at q, then each person's own bit anew at p."""
+    """Every bit with q, then the bit of the true cell again with p."""
     truth = check_cell_numbers(values, mechanism.cells)
     rows = _bernoulli_rows(
         len(truth), mechanism.cells, mechanism.other_set, mechanism.threshold_bits, stream
@@ -136,28 +141,21 @@ def _unary(mechanism: Unary, values: Codes, stream: RandomStream) -> PackedRepor
 
 @simulate.register(Unary)
 def _simulate_unary(mechanism: Unary, true_counts: Counts, rng: np.random.Generator) -> Counts:
-    """The exact law in O(cells): bits of different people and cells are independent."""
+    """The exact law in O(cells): bits of different participants and cells are independent."""
     others = true_counts.sum() - true_counts
-    own = rng.binomial(true_counts, float(mechanism.p))
-    return (own + rng.binomial(others, float(mechanism.q))).astype(np.int64)
+    true_bits = rng.binomial(true_counts, float(mechanism.p))
+    other_bits = rng.binomial(others, float(mechanism.q))
+    return np.asarray(true_bits + other_bits, dtype=np.int64)
 
 
 # Bloom filters.
 
 
-def filter_matrix(mechanism: BloomRappor) -> Bytes:
-    """One row per cell, one column per bit."""
-    packed = np.frombuffer(
-        b"".join(f.to_bytes(mechanism.report_bytes, "little") for f in mechanism.filters), np.uint8
-    ).reshape(mechanism.cells, -1)
-    return np.unpackbits(packed, axis=1, bitorder="little", count=mechanism.bits)
-
-
 @randomise.register(BloomRappor)
 def _bloom(mechanism: BloomRappor, values: Codes, stream: RandomStream) -> PackedReports:
-    """Each person's filter with every bit flipped with probability f/2."""
+    """Each participant's filter with every bit flipped with probability f/2."""
     truth = check_cell_numbers(values, mechanism.cells)
-    filters = np.packbits(filter_matrix(mechanism), axis=1, bitorder="little")
+    filters = np.packbits(mechanism.filter_matrix(), axis=1, bitorder="little")
     flips = _bernoulli_rows(
         len(truth), mechanism.bits, mechanism.flipped, mechanism.threshold_bits, stream
     )
@@ -168,29 +166,11 @@ def _bloom(mechanism: BloomRappor, values: Codes, stream: RandomStream) -> Packe
 def _simulate_bloom(
     mechanism: BloomRappor, true_counts: Counts, rng: np.random.Generator
 ) -> Counts:
-    """The exact law in O(bits): given the filters, flips of different people and bits are independent."""
-    set_bits = true_counts @ filter_matrix(mechanism).astype(np.int64)
+    """The exact law in O(bits): given the filters, flips are independent."""
+    set_bits = true_counts @ mechanism.filter_matrix().astype(np.int64)
     kept = rng.binomial(set_bits, float(mechanism.p))
-    return (kept + rng.binomial(true_counts.sum() - set_bits, float(mechanism.q))).astype(np.int64)
-
-
-def _design(mechanism: BloomRappor) -> Floats:
-    """The filters' matrix, bits x cells, if it tells the cells apart."""
-    design = filter_matrix(mechanism).T.astype(np.float64)
-    if np.linalg.matrix_rank(design) < mechanism.cells:
-        raise ParameterError(
-            f"{mechanism.bits} bits with {mechanism.hashes} hashes cannot tell {mechanism.cells} values apart; use more bits or "
-            "another seed",
-            where="bits",
-            value=mechanism.bits,
-        )
-    return design
-
-
-def bloom_covariance(mechanism: BloomRappor, n: int) -> Floats:
-    """The covariance of the cells' estimates from n reports, whatever the data."""
-    design, p, q = _design(mechanism), float(mechanism.p), float(mechanism.q)
-    return np.asarray(np.linalg.inv(design.T @ design) * (q * (1 - q) / (n * (p - q) ** 2)))
+    flipped = rng.binomial(true_counts.sum() - set_bits, float(mechanism.q))
+    return np.asarray(kept + flipped, dtype=np.int64)
 
 
 @estimate.register(BloomRappor)
@@ -198,37 +178,16 @@ def _estimate_bloom(mechanism: BloomRappor, support: Counts, n: int) -> Estimate
     """Unbiased frequencies by least squares."""
     counts = check_tally(mechanism, support, n)
     p, q = float(mechanism.p), float(mechanism.q)
-    solved = np.linalg.lstsq(_design(mechanism), (counts / n - q) / (p - q), rcond=None)[0]
-    return Estimate(
-        np.asarray(solved, dtype=np.float64),
-        np.sqrt(bloom_covariance(mechanism, n).diagonal()),
-        int(n),
-    )
-
-
-def bloom_forged(mechanism: BloomRappor, targeted: int | Sequence[int]) -> tuple[float, float]:
-    """What the worst bits add: the estimate is linear in them, so each is set by the sign of its weight."""
-    p, q = float(mechanism.p), float(mechanism.q)
-    weights = np.linalg.pinv(filter_matrix(mechanism).T.astype(np.float64))  # cells x bits
-    unset, set_ = -q / (p - q), (1 - q) / (p - q)
-
-    def reach(row: Floats) -> tuple[float, float]:
-        up, down = (
-            np.where(row > 0, set_ * row, unset * row),
-            np.where(row > 0, unset * row, set_ * row),
-        )
-        return float(down.sum()), float(up.sum())
-
-    if isinstance(targeted, int):
-        each = [reach(row) for row in weights]
-        return targeted * min(low for low, _ in each), targeted * max(high for _, high in each)
-    return reach(weights[list(targeted)].sum(axis=0))
+    bits = (counts / n - q) / (p - q)
+    solved = np.linalg.lstsq(mechanism.design_matrix(), bits, rcond=None)[0]
+    frequencies = np.asarray(solved, dtype=np.float64)
+    return Estimate(frequencies, np.sqrt(mechanism.covariance(n).diagonal()), int(n))
 
 
 # Subset selection.
 
 
-@njit(cache=True)
+@compiled
 def _choose(
     rows: Any, truth: Any, draws: Any, random: Any, cells: int, size: int, hits: int
 ) -> None:
@@ -240,10 +199,10 @@ def _choose(
         if hit:
             rows[i, value >> 3] |= np.uint8(1 << (value & 7))
         for j in range(size - 1 if hit else size):
-            # A 32-bit draw times the range, high half: off uniform by at most cells/2^32, which no simulation can notice.
-            pick = j + np.int64(
-                (np.uint64(random[position]) * np.uint64(cells - 1 - j)) >> np.uint64(32)
-            )
+            # A 32-bit draw times the range, high half: the bias is at most cells/2^32,
+            # which no simulation can detect.
+            scaled = np.uint64(random[position]) * np.uint64(cells - 1 - j)
+            pick = j + np.int64(scaled >> np.uint64(32))
             position += 1
             cell = order[pick]
             order[pick] = order[j]
@@ -272,10 +231,10 @@ def _subsets(mechanism: SubsetSelection, values: Codes, stream: RandomStream) ->
 def _simulate_subsets(
     mechanism: SubsetSelection, true_counts: Counts, rng: np.random.Generator
 ) -> Counts:
-    """The exact law: sets drawn by multinomials where there are few of them, else person by person.
+    """The exact law: few sets are drawn by multinomials, else every participant is drawn.
 
-    How often each set is reported: for each true cell uniform over the sets that hold it, or over those that do not. A set's
-    cells are not independent, so there is no binomial per cell.
+    For each true cell a report is uniform over the sets that hold the cell, or over the
+    others. The cells of a set are dependent, so a binomial per cell would be wrong.
     """
     sets = math.comb(mechanism.cells, mechanism.size)
     if mechanism.cells * sets > min(_MAX_DRAWS, int(true_counts.sum())):
@@ -285,8 +244,9 @@ def _simulate_subsets(
     for cell, people in enumerate(true_counts):
         hits = rng.binomial(people, float(mechanism.p))
         for holds, count in ((1, hits), (0, people - hits)):
-            able = np.flatnonzero(membership[:, cell] == holds)
-            reported[able] += rng.multinomial(count, np.full(len(able), 1 / len(able)))
+            possible = np.flatnonzero(membership[:, cell] == holds)
+            uniform = np.full(len(possible), 1 / len(possible))
+            reported[possible] += rng.multinomial(count, uniform)
     return reported @ membership
 
 

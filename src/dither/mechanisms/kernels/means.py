@@ -1,4 +1,4 @@
-"""Numbers of many people, for means: reports, the unbiased numbers in them, estimates."""
+"""Batches for means: reports, the unbiased numbers in them, estimates."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ import numpy.typing as npt
 
 from dither.errors import ParameterError, ReportError
 from dither.mechanisms.base import PackedReports
-from dither.mechanisms.duchi_vector import SIGN_BYTES, DuchiVector, binomials
-from dither.mechanisms.kernels.batch import randomise, read_numbers, write_numbers
-from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
+from dither.mechanisms.kernels.batch import (
+    randomise,
+    read_numbers,
+    uniform_draws,
+    write_numbers,
+)
 from dither.mechanisms.means import GridMean, MeanEstimate, MeanMechanism
 from dither.mechanisms.probability import THRESHOLD_BITS
-from dither.mechanisms.several_means import MultiMean
+from dither.mechanisms.several_means import SIGN_BYTES, DuchiVector, MultiMean, binomials
+from dither.randomness import RandomStream
 from dither.types import Bytes, Flags, Floats
 
-_BLOCK = 1 << 15  # people whose signs are randomised at a time: a draw may take 72 bytes
-_INT64_UP_TO = 66  # the last number of attributes whose binomial coefficients all fit 63 bits
+# Participants whose signs are randomised at a time; one draw may take 72 bytes.
+_BLOCK = 1 << 15
+# The largest number of attributes whose binomial coefficients all fit 63 bits.
+_INT64_UP_TO = 66
 
 
 def estimate_means(mechanism: MeanMechanism, reports: PackedReports) -> list[MeanEstimate]:
-    """One mean per attribute, over those whose report tells of it."""
+    """One unbiased mean per attribute, over the reports that cover it, with standard error."""
     table = numbers(mechanism, reports)
     return [_mean_of(column[~np.isnan(column)]) for column in table.T]
 
@@ -42,13 +48,10 @@ def _mean_of(values: Floats) -> MeanEstimate:
 
 
 def _check_numbers(mechanism: MeanMechanism, values: npt.ArrayLike) -> Floats:
-    """A table of one column per attribute, of numbers from -1 to 1."""
+    """Check a table of numbers from -1 to 1 with one column per attribute."""
     table = np.asarray(values, dtype=np.float64)
-    if (
-        table.ndim != 2
-        or table.shape[1] != mechanism.attributes
-        or not np.all((table >= -1) & (table <= 1))
-    ):
+    shaped = table.ndim == 2 and table.shape[1] == mechanism.attributes
+    if not shaped or not np.all((table >= -1) & (table <= 1)):
         raise ParameterError(
             f"values must be a table of {mechanism.attributes} columns of numbers from -1 to 1",
             where="values",
@@ -59,7 +62,7 @@ def _check_numbers(mechanism: MeanMechanism, values: npt.ArrayLike) -> Floats:
 
 @singledispatch
 def numbers(mechanism: MeanMechanism, reports: PackedReports) -> Floats:
-    """The unbiased numbers that reports stand for, one row per participant; NaN where a report tells nothing."""
+    """The unbiased numbers of reports, one row each; NaN for attributes not covered."""
     raise NotImplementedError(f"{mechanism.name} has no batch kernel")
 
 
@@ -68,9 +71,9 @@ def numbers(mechanism: MeanMechanism, reports: PackedReports) -> Floats:
 
 @randomise.register(GridMean)
 def _grid(mechanism: GridMean, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
-    """Draw for draw as on a device."""
+    """Draw by draw as on a device."""
     column = _check_numbers(mechanism, values)[:, 0]
-    # A person's draws are neighbours in the stream, as a device reads them.
+    # The draws of a participant are adjacent in the stream, as a device reads them.
     words = uniform_draws(stream, len(column) * (1 + mechanism.draws), mechanism.threshold_bits)
     draws = list(words.reshape(len(column), 1 + mechanism.draws).T)
     place = (column + 1) / 2 * (mechanism.levels - 1)
@@ -90,7 +93,7 @@ def _grid_numbers(mechanism: GridMean, reports: PackedReports) -> Floats:
 
 @randomise.register(DuchiVector)
 def _signs(mechanism: DuchiVector, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
-    """Draw for draw as on a device."""
+    """Draw by draw as on a device."""
     table = _check_numbers(mechanism, values)
     out = np.empty((len(table), mechanism.report_bytes), np.uint8)
     width = mechanism.attributes * SIGN_BYTES
@@ -108,7 +111,7 @@ def _signs(mechanism: DuchiVector, values: npt.ArrayLike, stream: RandomStream) 
 
 
 def agreeing_many(mechanism: DuchiVector, data: Bytes) -> Flags:
-    """`agreeing` of many draws, one per row of bytes: the draws are too long for words, their ranks mostly are not."""
+    """`agreeing` for many draws, one per row; draws exceed 64 bits, most ranks do not."""
     kind: Any = np.int64 if mechanism.attributes <= _INT64_UP_TO else object
     places = [mechanism.place(int.from_bytes(row.tobytes(), "little")) for row in data]
     left = np.array([agreements for agreements, _ in places], np.int64)
@@ -145,7 +148,7 @@ def _check_width(mechanism: MeanMechanism, reports: PackedReports) -> None:
 
 @randomise.register(MultiMean)
 def _several(mechanism: MultiMean, values: npt.ArrayLike, stream: RandomStream) -> PackedReports:
-    """The same law as on a device; first everybody's choice of attributes is drawn, then answer by answer."""
+    """The same law as on a device; all choices of attributes are drawn before the answers."""
     table = _check_numbers(mechanism, values)
     keys = stream.words(table.size).reshape(table.shape)
     chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : mechanism.asked], axis=1)

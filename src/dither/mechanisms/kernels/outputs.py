@@ -1,4 +1,9 @@
-"""Reports that are numbers, for many people: randomised response, Fourier coefficients, and tables of outputs."""
+"""Batches of reports that are numbers: randomised response, hashing, Fourier coefficients, outputs.
+
+To count the support of hash reports, the kernel asks for every report and cell whether the
+cell hashes into the reported bucket. With the hash ((a x + b) mod 2^32) >> 16 that is one
+comparison of 32-bit words: (a x + b - start) mod 2^32 < width.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from dither.errors import ParameterError
+from dither.compiled import compiled
+from dither.errors import ParameterError, ReportError
 from dither.mechanisms.base import Estimate, PackedReports
 from dither.mechanisms.grr import GRR, respond
 from dither.mechanisms.hadamard import Hadamard
@@ -22,14 +27,21 @@ from dither.mechanisms.kernels.batch import (
     simulate,
     simulate_people,
     support,
+    uniform_draws,
     write_numbers,
 )
-from dither.mechanisms.kernels.stream import RandomStream, uniform_draws
+from dither.mechanisms.local_hash import HASH_BITS, WORD_BITS, LocalHash
 from dither.mechanisms.outputs import OutputMechanism
 from dither.mechanisms.square_wave import SquareWave
-from dither.types import Codes, Counts, Floats, Integers
+from dither.randomness import RandomStream
+from dither.types import AnyIntegers, Bytes, Codes, Counts, Floats, Integers
 
-_COEFFICIENT_BLOCK = 1 << 18  # people simulated at a time; a transform per block
+# Participants whose coefficients are simulated at a time; each block takes one transform.
+_COEFFICIENT_BLOCK = 1 << 18
+_HASH_BLOCK = 1 << 16
+_SHIFT = WORD_BITS - HASH_BITS
+# Cells whose counters fit the first-level cache.
+_STRIDE = 2048
 
 
 # Randomised response.
@@ -37,23 +49,106 @@ _COEFFICIENT_BLOCK = 1 << 18  # people simulated at a time; a transform per bloc
 
 @randomise.register(GRR)
 def _grr(mechanism: GRR, values: Codes, stream: RandomStream) -> PackedReports:
-    """One draw of threshold_bits per person, mapped exactly as on a device."""
+    """One draw of threshold_bits per participant, mapped exactly as on a device."""
     truth = check_cell_numbers(values, mechanism.cells)
     draws = uniform_draws(stream, len(truth), mechanism.threshold_bits)
     return write_numbers(mechanism, respond(draws, truth, mechanism.keep, mechanism.other))
 
 
+@support.register(GRR)
+def _support_grr(mechanism: GRR, reports: PackedReports) -> Counts:
+    counts = np.bincount(read_numbers(mechanism, reports), minlength=mechanism.cells)
+    return counts.astype(np.int64, copy=False)
+
+
 @simulate.register(GRR)
 def _simulate_grr(mechanism: GRR, true_counts: Counts, rng: np.random.Generator) -> Counts:
-    """The exact law in O(cells): with p-q a person tells the truth, else a cell uniform over all of them is reported."""
+    """The exact law in O(cells): with p-q the true cell, else a uniform one of all cells."""
     truthful = rng.binomial(true_counts, float(mechanism.p - mechanism.q))
-    guesses = rng.multinomial(
-        int(true_counts.sum() - truthful.sum()), np.full(mechanism.cells, 1 / mechanism.cells)
-    )
+    others = int(true_counts.sum() - truthful.sum())
+    guesses = rng.multinomial(others, np.full(mechanism.cells, 1 / mechanism.cells))
     return (truthful + guesses).astype(np.int64)
 
 
-# Fourier coefficients: the supports of all cells come from one fast Walsh-Hadamard transform.
+# Local hashing.
+
+
+@compiled
+def _count(a: Any, base: Any, width: Any, first: int, counts: Any) -> None:
+    """Add the support of each cell of one stride; four reports per pass over the counters."""
+    n, cells = len(a), len(counts)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        f = np.uint32(first)
+        b0, b1 = np.uint32(base[i] + a0 * f), np.uint32(base[i + 1] + a1 * f)
+        b2, b3 = np.uint32(base[i + 2] + a2 * f), np.uint32(base[i + 3] + a3 * f)
+        w0, w1, w2, w3 = width[i], width[i + 1], width[i + 2], width[i + 3]
+        for x in range(cells):
+            u = np.uint32(x)
+            s0 = np.uint32(np.uint32(b0 + np.uint32(a0 * u)) < w0)
+            s1 = np.uint32(np.uint32(b1 + np.uint32(a1 * u)) < w1)
+            s2 = np.uint32(np.uint32(b2 + np.uint32(a2 * u)) < w2)
+            s3 = np.uint32(np.uint32(b3 + np.uint32(a3 * u)) < w3)
+            counts[x] = np.uint32(counts[x] + np.uint32(s0 + s1) + np.uint32(s2 + s3))
+    for i in range(whole, n):
+        for x in range(cells):
+            u = np.uint32(x + first)
+            counts[x] += np.uint32(np.uint32(base[i] + np.uint32(a[i] * u)) < width[i])
+
+
+@randomise.register(LocalHash)
+def _hashes(mechanism: LocalHash, values: Codes, stream: RandomStream) -> PackedReports:
+    """A hash function and a bucket for each simulated participant."""
+    truth = check_cell_numbers(values, mechanism.cells)
+    n = len(truth)
+    hashes = stream.words(2 * n, np.uint32).reshape(n, 2)
+    hashed = (hashes[:, 0] * truth.astype(np.uint32) + hashes[:, 1]) >> np.uint32(_SHIFT)
+    buckets = (hashed.astype(np.int64) * mechanism.buckets) >> HASH_BITS
+    draws = uniform_draws(stream, n, mechanism.threshold_bits)
+    answers = respond(draws, buckets, mechanism.keep, mechanism.other)
+    rows = np.empty((n, mechanism.report_bytes), np.uint8)
+    rows[:, :8] = hashes.astype("<u4").view(np.uint8).reshape(n, 8)
+    rows[:, 8:] = (
+        answers.astype("<u2").view(np.uint8).reshape(n, 2)[:, : mechanism.report_bytes - 8]
+    )
+    return PackedReports(rows)
+
+
+@support.register(LocalHash)
+def _support_hashes(mechanism: LocalHash, reports: PackedReports) -> Counts:
+    """The number of reports that support each cell, in blocks of reports."""
+    starts = np.array([mechanism.bucket_start(r) for r in range(mechanism.buckets + 1)], np.int64)
+    counts = np.zeros(mechanism.cells, np.int64)
+    for begin in range(0, len(reports), _HASH_BLOCK):
+        rows = reports.rows[begin : begin + _HASH_BLOCK]
+        words = np.ascontiguousarray(rows[:, :8]).view("<u4").reshape(-1, 2)
+        counts += _support_block(words, _answers(mechanism, rows), starts, mechanism.cells)
+    return counts
+
+
+def _answers(mechanism: LocalHash, rows: Bytes) -> Integers:
+    answers = rows[:, 8].astype(np.int64)
+    if mechanism.report_bytes == 10:
+        answers |= rows[:, 9].astype(np.int64) << 8
+    if answers.size and answers.max() >= mechanism.buckets:
+        raise ReportError(
+            f"a report names bucket {answers.max()}, outside 0..{mechanism.buckets - 1}"
+        )
+    return answers
+
+
+def _support_block(words: AnyIntegers, answers: Integers, starts: Integers, cells: int) -> Counts:
+    a = np.ascontiguousarray(words[:, 0])
+    base = words[:, 1] - (starts[answers] << _SHIFT).astype(np.uint32)
+    width = ((starts[answers + 1] - starts[answers]) << _SHIFT).astype(np.uint32)
+    counts = np.zeros(cells, np.uint32)
+    for first in range(0, cells, _STRIDE):
+        _count(a, base, width, first, counts[first : first + _STRIDE])
+    return counts.astype(np.int64)
+
+
+# Fourier coefficients: one fast Walsh-Hadamard transform gives the supports of all cells.
 
 
 def _codes(mechanism: Hadamard) -> Integers:
@@ -63,17 +158,17 @@ def _codes(mechanism: Hadamard) -> Integers:
 
 @randomise.register(Hadamard)
 def _coefficients(mechanism: Hadamard, values: Codes, stream: RandomStream) -> PackedReports:
-    """Each person's coefficient number and randomised parity, in one number."""
+    """Each participant's coefficient and randomised parity, in one number."""
     truth = check_cell_numbers(values, mechanism.cells)
     index = stream.words(len(truth), np.uint32).astype(np.int64) & (2**mechanism.bits - 1)
-    turned = uniform_draws(stream, len(truth), mechanism.threshold_bits) < mechanism.flip
+    flipped = uniform_draws(stream, len(truth), mechanism.threshold_bits) < mechanism.flip
     parity = np.bitwise_count(index & _codes(mechanism)[truth]).astype(np.int64) & 1
-    return write_numbers(mechanism, index << 1 | (parity ^ turned))
+    return write_numbers(mechanism, index << 1 | (parity ^ flipped))
 
 
 @support.register(Hadamard)
 def _support_coefficients(mechanism: Hadamard, reports: PackedReports) -> Counts:
-    """Half of the people, and half of what the signs of the coefficients add up to in a cell."""
+    """Half of the participants, plus half of the sum of the coefficients' signs in a cell."""
     answers = read_numbers(mechanism, reports)
     signs = np.bincount(
         answers >> 1, weights=1.0 - 2.0 * (answers & 1), minlength=2**mechanism.bits
@@ -83,7 +178,7 @@ def _support_coefficients(mechanism: Hadamard, reports: PackedReports) -> Counts
 
 
 def _walsh(signs: Floats) -> Floats:
-    """Sum over coefficients of (-1)^popcount(coefficient & code) times the sign, for every code; exact for integers."""
+    """The sum over coefficients of (-1)^popcount(coefficient & code) times the sign, per code."""
     out, step = signs.copy(), 1
     while step < len(out):
         pairs = out.reshape(-1, 2, step)
@@ -104,9 +199,9 @@ def _simulate_coefficients(
 # Tables of outputs: strategies and the square wave.
 
 
-@njit(cache=True)
-def _look_up(cells: Any, draws: Any, ends: Any, out: Any) -> None:
-    """For each person the first output whose cumulative draws, in the row of the person's cell, exceed the draw."""
+@compiled
+def _first_above(cells: Any, draws: Any, ends: Any, out: Any) -> None:
+    """The first output whose cumulative draws, in the row of the cell, exceed the draw."""
     for i in range(len(cells)):
         row = ends[cells[i]]
         low, high = 0, len(row) - 1
@@ -121,19 +216,19 @@ def _look_up(cells: Any, draws: Any, ends: Any, out: Any) -> None:
 
 @randomise.register(OutputMechanism)
 def _outputs(mechanism: OutputMechanism, values: Codes, stream: RandomStream) -> PackedReports:
-    """Draw for draw as on a device."""
+    """Draw by draw as on a device."""
     truth = check_cell_numbers(values, mechanism.cells)
     ends = np.cumsum(
         [mechanism.column(cell) for cell in range(mechanism.cells)], axis=1, dtype=np.int64
     )
     outputs = np.empty(len(truth), np.int64)
-    _look_up(truth, uniform_draws(stream, len(truth), mechanism.threshold_bits), ends, outputs)
+    _first_above(truth, uniform_draws(stream, len(truth), mechanism.threshold_bits), ends, outputs)
     return write_numbers(mechanism, outputs)
 
 
 @randomise.register(SquareWave)
 def _square_wave(mechanism: SquareWave, values: Codes, stream: RandomStream) -> PackedReports:
-    """Draw for draw as on a device."""
+    """Draw by draw as on a device."""
     truth = check_cell_numbers(values, mechanism.cells)
     draws = uniform_draws(stream, len(truth), mechanism.threshold_bits)
     return write_numbers(mechanism, mechanism.window.output(truth, draws))
@@ -143,95 +238,52 @@ def _square_wave(mechanism: SquareWave, values: Codes, stream: RandomStream) -> 
 def _simulate_outputs(
     mechanism: OutputMechanism, true_counts: Counts, rng: np.random.Generator
 ) -> Counts:
-    """The same law without people: one multinomial per cell."""
-    drawn = rng.multinomial(np.asarray(true_counts), mechanism.chance_table.T).sum(axis=0)
+    """The exact law: one multinomial per cell."""
+    drawn = rng.multinomial(np.asarray(true_counts), mechanism.probability_table.T).sum(axis=0)
     return np.asarray(drawn, dtype=np.int64)
-
-
-def chance_table(mechanism: OutputMechanism) -> Floats:
-    """The chance of each output (rows) in each cell (columns)."""
-    draws = np.array([mechanism.column(cell) for cell in range(mechanism.cells)], dtype=np.int64)
-    return np.asarray(draws.T / 2.0**mechanism.threshold_bits)
-
-
-def decoder(mechanism: OutputMechanism, counts_for: Floats | None) -> Floats:
-    """What one report of each output adds to each cell's estimated count, see `OutputMechanism.decoder`."""
-    chances = mechanism.chance_table
-    average = chances.sum(axis=1) if counts_for is None else chances @ counts_for
-    scaled = chances / average[:, None]
-    return np.asarray(np.linalg.solve(chances.T @ scaled, scaled.T), dtype=np.float64)
 
 
 @estimate.register(OutputMechanism)
 def _estimate_outputs(mechanism: OutputMechanism, support: Counts, n: int) -> Estimate:
-    """Unbiased frequencies by the decoder; standard errors at the estimated frequencies, clipped for that purpose."""
+    """Unbiased frequencies by the decoder; errors are those at the clipped estimates."""
     shares = check_tally(mechanism, support, n) / n
     frequencies = mechanism.even_decoder @ shares
     f = np.clip(frequencies, 0.0, None)
     f /= max(float(f.sum()), 1e-300)
-    by_cell = mechanism.even_decoder**2 @ mechanism.chance_table
+    by_cell = mechanism.even_decoder**2 @ mechanism.probability_table
     return Estimate(frequencies, np.sqrt(np.maximum(by_cell @ f - f, 0.0) / n), int(n))
 
 
-def group_variance(mechanism: OutputMechanism, size: int, frequency: float, n: int) -> float:
-    """The mean over all groups of `size` cells of their sum's variance, for people evenly inside and outside.
-
-    A person of cell c has the covariance V_c of what its report adds. The mean of its sum over the groups that hold c, or do
-    not, follows from four sums of V_c: the cell itself, it with others, others alone, others in pairs.
-    """
-    k, gain = mechanism.cells, mechanism.even_decoder
-    inside = outside = 0.0
-    for cell, chances in enumerate(mechanism.chance_table.T):
-        spread = (gain * chances) @ gain.T
-        spread[cell, cell] -= 1.0
-        own, cross = spread[cell, cell], spread[cell].sum() - spread[cell, cell]
-        alone = np.trace(spread) - own
-        pairs = spread.sum() - own - 2 * cross - alone
-        held = (size - 1) / (k - 1)
-        inside += own + held * (2 * cross + alone) + _two_of(size - 1, k - 1) * pairs
-        outside += min(size, k - 1) / (k - 1) * alone + _two_of(min(size, k - 1), k - 1) * pairs
-    return float(frequency * inside + (1 - frequency) * outside) / (k * n)
+# The density of the square wave, and its quantiles.
 
 
-def _two_of(drawn: int, total: int) -> float:
-    """The chance that two given ones of `total` are both among `drawn`."""
-    return drawn * (drawn - 1) / (total * (total - 1)) if total > 1 else 0.0
+def density(
+    mechanism: SquareWave, support: Counts, *, smooth: bool = True, max_steps: int = 10_000
+) -> Floats:
+    """The cells' frequencies by EM, or EM with smoothing (Li et al., SIGMOD 2020).
 
+    Args:
+        mechanism: The square wave.
+        support: The counters of a tally.
+        smooth: Smooth after each step (EMS).
+        max_steps: The largest number of steps. Iteration stops when the log-likelihood of
+            all reports gains less than 0.001 per step (times e^epsilon without smoothing).
 
-def forged_range(mechanism: OutputMechanism, targeted: int | Sequence[int]) -> tuple[float, float]:
-    """The outputs that add least and most to the cells given, or to the worst of so many."""
-    gain = mechanism.even_decoder
-    if isinstance(targeted, int):
-        ordered = np.sort(gain, axis=0)
-        return float(ordered[:targeted].sum(axis=0).min()), float(
-            ordered[-targeted:].sum(axis=0).max()
-        )
-    sums = gain[list(targeted)].sum(axis=0)
-    return float(sums.min()), float(sums.max())
-
-
-# The square wave's own estimate: a density and its quantiles.
-
-
-def density(mechanism: SquareWave, support: Counts, *, smooth: bool, most_steps: int) -> Floats:
-    """The cells' frequencies by EM, or EM with smoothing (EMS).
-
-    Stops when the log-likelihood of all reports gains less than 0.001 per step (times e^epsilon without smoothing).
+    Returns:
+        Non-negative frequencies that sum to one.
     """
     counts = check_tally(mechanism, support, int(np.sum(support))).astype(np.float64)
-    enough = 1e-3 if smooth else 1e-3 * math.exp(mechanism.epsilon)
-    chances, theta, before = (
-        mechanism.chance_table,
-        np.full(mechanism.cells, 1 / mechanism.cells),
-        -math.inf,
-    )
-    for _ in range(most_steps):
-        theta = theta * (chances.T @ (counts / (chances @ theta)))
+    tolerance = 1e-3 if smooth else 1e-3 * math.exp(mechanism.epsilon)
+    table = mechanism.probability_table
+    theta = np.full(mechanism.cells, 1 / mechanism.cells)
+    before = -math.inf
+    for _ in range(max_steps):
+        theta = theta * (table.T @ (counts / (table @ theta)))
         theta /= theta.sum()
         if smooth:
             theta = _smoothed(theta)
-        now = float(counts @ np.log(chances @ theta))
-        if abs(now - before) < enough:
+        now = float(counts @ np.log(table @ theta))
+        if abs(now - before) < tolerance:
             break
         before = now
     return theta
@@ -245,7 +297,13 @@ def _smoothed(theta: Floats) -> Floats:
 
 
 def quantiles(shares: Floats, edges: Sequence[float], levels: Sequence[float]) -> Floats:
-    """Quantiles of a density over cells between these edges, values taken as evenly spread within a cell."""
+    """Quantiles of a density over cells, with values evenly spread within each cell.
+
+    Args:
+        shares: The density of each cell.
+        edges: The edges of the cells, one more than shares.
+        levels: Levels from 0 to 1.
+    """
     wanted, places = np.asarray(levels, dtype=np.float64), np.asarray(edges, dtype=np.float64)
     if len(places) != len(shares) + 1 or np.any(shares < 0) or np.any((wanted < 0) | (wanted > 1)):
         raise ParameterError(
@@ -253,7 +311,8 @@ def quantiles(shares: Floats, edges: Sequence[float], levels: Sequence[float]) -
             where="levels",
         )
     cumulative = np.concatenate([[0.0], np.cumsum(shares) / np.sum(shares)])
-    # Where nobody is, the cumulative share stands still; the first edge that reaches a level is its quantile.
+    # In empty cells the cumulative share is flat; the first edge that reaches a level is
+    # its quantile.
     place = np.clip(np.searchsorted(cumulative, wanted, side="left"), 1, len(shares))
     rise = cumulative[place] - cumulative[place - 1]
     part = np.divide(

@@ -13,7 +13,7 @@ import numpy as np
 
 from dither.checks import check_between, check_finite, check_whole, is_finite
 from dither.errors import ParameterError
-from dither.mechanisms.probability import check_epsilon
+from dither.mechanisms import check_epsilon
 from dither.types import Floats, Integers, JsonObject
 
 MAX_BINS = 1 << 16  # what local hashing can cover

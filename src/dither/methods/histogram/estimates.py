@@ -15,8 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from dither.fit.project import norm_sub
-from dither.mechanisms import Mechanism, mechanism
-from dither.mechanisms.outputs import OutputMechanism
+from dither.mechanisms import Mechanism, OutputMechanism, mechanism
 from dither.methods.histogram.consumer import Consumer, Partition
 from dither.types import Floats, Integers
 
@@ -118,7 +117,7 @@ class OutputCells:
         """
         decoded = weights @ self.decoder
         raw = decoded**2 @ self.outputs - weights**2 @ self.counts
-        by_type = decoded**2 @ self.mechanism.chance_table - weights**2
+        by_type = decoded**2 @ self.mechanism.probability_table - weights**2
         return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
 
     def noise_variances(self) -> Floats:

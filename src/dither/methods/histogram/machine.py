@@ -19,7 +19,7 @@ import numpy as np
 from dither.checks import check_between, check_choice
 from dither.errors import ParameterError, SchemaError
 from dither.fit import Independent, Marginal, norm_sub
-from dither.mechanisms import NAMES, Mechanism, SetStrategy
+from dither.mechanisms import NAMES, Mechanism, SetStrategy, kernels
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
 from dither.methods.histogram.estimates import (
     CellEstimates,
@@ -245,7 +245,7 @@ class PartitionMachine(HistogramMachine[H]):
         return PureCells(
             self.partition,
             self._mechanism,
-            self._mechanism.estimate(counts, n).frequencies,
+            kernels.estimate(self._mechanism, counts, n).frequencies,
             n,
             self.population,
         )
@@ -401,7 +401,7 @@ class Split(HistogramMachine[HistogramParameters]):
         found = {}
         for i, question in enumerate(self._questions):
             name, n = question.attributes[0], tally.participants
-            frequencies = question.mechanism.estimate(tally.counts[i], n).frequencies
+            frequencies = kernels.estimate(question.mechanism, tally.counts[i], n).frequencies
             partition = self._partitions[self.campaign.schema.index(name)]
             found[name] = PureCells(partition, question.mechanism, frequencies, n, self.population)
         return found

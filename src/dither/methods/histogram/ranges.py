@@ -21,10 +21,14 @@ from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import Independent
 from dither.fit.density import likely_density, rough_shares
-from dither.mechanisms import SetStrategy, mechanism_from_json
-from dither.mechanisms.outputs import OutputMechanism
-from dither.mechanisms.probability import check_epsilon
-from dither.mechanisms.square_wave import SquareWave
+from dither.mechanisms import (
+    OutputMechanism,
+    SetStrategy,
+    SquareWave,
+    check_epsilon,
+    kernels,
+    mechanism_from_json,
+)
 from dither.methods.histogram.consumer import Consumer, Partition, union
 from dither.methods.histogram.estimates import ConsumerCounts, OutputCells, read_off
 from dither.methods.histogram.machine import (
@@ -340,11 +344,11 @@ class Ranges(PartitionMachine[_RangesParameters]):
     def _cells(self, counts: Integers, n: int) -> OutputCells:
         mechanism, outputs = self._mechanism, counts.astype(np.float64)
         widths = np.diff(self.partition.edges)
-        rough = rough_shares(mechanism.chance_table, outputs, widths)
+        rough = rough_shares(mechanism.probability_table, outputs, widths)
         smoothed = (
-            mechanism.density(counts)
+            kernels.density(mechanism, counts)
             if isinstance(mechanism, SquareWave)
-            else likely_density(mechanism.chance_table, counts, widths)
+            else likely_density(mechanism.probability_table, counts, widths)
         )
         return OutputCells(
             self.partition, mechanism, rough * len(rough), counts, self.population, smoothed

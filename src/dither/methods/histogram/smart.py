@@ -184,7 +184,7 @@ def design_strategy(design: Design, epsilon: float) -> SetStrategy:
 
 def _by_type(strategy: SetStrategy, decoder: Floats, bins: Floats) -> Floats:
     """The variance of each bin from one report of a person in each cell, exact for the strategy's own integers."""
-    return np.asarray((bins @ decoder) ** 2 @ strategy.chance_table - bins, dtype=np.float64)
+    return np.asarray((bins @ decoder) ** 2 @ strategy.probability_table - bins, dtype=np.float64)
 
 
 def _reweigh(
