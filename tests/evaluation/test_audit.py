@@ -165,7 +165,9 @@ def test_a_report_that_one_value_never_gives_fails() -> None:
     class Reveals(GRR):
         def probabilities(self, value: int) -> Any:
             return {
-                cell: chance for cell, chance in super().probabilities(value).items() if value or cell
+                cell: chance
+                for cell, chance in super().probabilities(value).items()
+                if value or cell
             }
 
     verdict = audit(Reveals(3, GRR.for_epsilon(3, 1.0).other), 1.0, 500, seeded(3))
