@@ -1,6 +1,8 @@
-"""Checks of arguments, once: each gives the value back or raises one line that names the argument, the value and what is wanted.
+"""Checks of arguments: the one way to validate what a caller passes.
 
-Standard library only, since a device checks too. `error` is the class to raise where it is not a `ParameterError`.
+Each check returns the value, or raises one line that names the argument, the value and the
+requirement. `error` is the class to raise, by default `ParameterError`. Standard library
+only, because a device checks too.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import TypeVar
 from dither.errors import DitherError, ParameterError
 
 T = TypeVar("T")
-# Control characters and halves of surrogate pairs: no page, file or terminal shows them as text.
+# Control characters and halves of surrogate pairs: no page, file or terminal shows them
+# as text.
 _NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -26,7 +29,18 @@ def check_whole(
     *,
     error: type[DitherError] = ParameterError,
 ) -> int:
-    """A whole number from `least` to `most`; True and False are none, NumPy's whole numbers are."""
+    """Check a whole number. Booleans are rejected, NumPy's integers are accepted.
+
+    Args:
+        name: The argument's name, for the message.
+        value: The value to check.
+        least: The smallest allowed value.
+        most: The largest allowed value; None for no limit.
+        error: The class to raise.
+
+    Returns:
+        The value as a Python integer.
+    """
     whole = as_whole(value)
     if whole is None or whole < least or (most is not None and whole > most):
         limits = f"of at least {least:,}" if most is None else f"from {least:,} to {most:,}"
@@ -39,12 +53,12 @@ def check_whole(
 def check_whole_or_none(
     name: str, value: object, least: int = 0, most: int | None = None
 ) -> int | None:
-    """The same, or None for what is left to the method."""
+    """Check a whole number, or None for a value that the callee chooses."""
     return None if value is None else check_whole(name, value, least, most)
 
 
 def as_whole(value: object) -> int | None:
-    """The whole number that a value is, None if it is none."""
+    """The value as an integer; None if it is not a whole number."""
     if isinstance(value, bool):
         return None
     try:
@@ -62,7 +76,16 @@ def check_between(
     ends: str = "[]",
     error: type[DitherError] = ParameterError,
 ) -> float:
-    """A number between two others; `ends` says which of them it may equal: "[]", "()", "[)" or "(]"."""
+    """Check a number in an interval.
+
+    Args:
+        name: The argument's name, for the message.
+        value: The value to check.
+        low: The lower end.
+        high: The upper end.
+        ends: Which ends belong to the interval: "[]", "()", "[)" or "(]".
+        error: The class to raise.
+    """
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
     above = real and (value >= low if ends[0] == "[" else value > low)
     below = real and (value <= high if ends[1] == "]" else value < high)
@@ -76,7 +99,7 @@ def check_between(
 
 
 def check_finite(name: str, value: float) -> float:
-    """A number that is neither infinite nor undefined."""
+    """Check a number that is neither infinite nor NaN."""
     if not is_finite(value):
         raise ParameterError(
             f"{name} must be a finite number, not {value!r}", where=name, value=value
@@ -85,7 +108,7 @@ def check_finite(name: str, value: float) -> float:
 
 
 def is_finite(value: object) -> bool:
-    """Whether this is a number, neither infinite nor undefined, that a float can hold."""
+    """Whether a value is a finite number that a float can represent."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:
@@ -102,7 +125,10 @@ def check_choice(
     where: str | None = None,
     error: type[DitherError] = ParameterError,
 ) -> T:
-    """One of some values; the error lists them, and says `where` if that is not the argument's name."""
+    """Check that a value is one of `choices`; the message lists them.
+
+    `where` replaces the argument's name in the error's `where`.
+    """
     if value not in choices:
         known = ", ".join(str(choice) for choice in choices)
         raise error(
@@ -120,7 +146,10 @@ def check_text(
     where: str | None = None,
     error: type[DitherError] = ParameterError,
 ) -> str:
-    """Text for people of at most so many characters, without control characters; with `lines` it may have line breaks."""
+    """Check text for people: without control characters and at most `most` characters long.
+
+    With `lines` the text may have line breaks.
+    """
     if not isinstance(value, str) or len(value) > most:
         found = f"{len(value):,} characters" if isinstance(value, str) else repr(value)[:80]
         raise error(

@@ -1,4 +1,4 @@
-"""Pictures and tables for a notebook. Everything that comes from outside (names, labels) is escaped before it stands in HTML."""
+"""Charts and tables for notebooks and pages. Names and labels are escaped in HTML."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDE = frozenset("MWmw@%&—…+<>=~")
 
 
 def drawing(width: float, height: float, words: str, inside: str) -> Markup:
-    """An inline picture with its text alternative, safe to stand in a page; `inside` is made of the pieces below."""
+    """An inline SVG with its text alternative; `inside` consists of the pieces below."""
     box = f"0 0 {number(width)} {number(height)}"
     return Markup(
         f'<svg role="img" aria-label="{escape(words, quote=True)}" viewBox="{box}">{inside}</svg>'
@@ -35,7 +35,7 @@ def drawing(width: float, height: float, words: str, inside: str) -> Markup:
 
 
 def label(x: float, y: float, words: str, css: str = "", turn: float = 0.0) -> str:
-    """A line of text; `css` e means that it ends at x, m that its middle is there; `turn` in degrees."""
+    """A line of text; `css` "e" ends at x, "m" is centred at x; `turn` is in degrees."""
     kind = f' class="{css}"' if css else ""
     place = f'x="{number(x)}" y="{number(y)}"'
     if turn:
@@ -59,7 +59,7 @@ def text_width(words: str, size: float = FONT_SIZE) -> float:
 
 
 def fit(words: str, room: float, size: float = FONT_SIZE) -> str:
-    """The words, cut with an ellipsis where they would take more than so many pixels."""
+    """The text, cut with an ellipsis at this number of pixels."""
     if text_width(words, size) <= room:
         return words
     room -= text_width("…", size)
@@ -87,7 +87,7 @@ def fit_all(labels: Sequence[str], room: float, size: float = FONT_SIZE) -> list
 
 
 def ticks(top: float, most: int = 4, low: float = 0.0) -> list[float]:
-    """Round figures from `low` up to `top`, evenly spaced and at most so many steps."""
+    """Evenly spaced round numbers from `low` to `top`, with at most this number of steps."""
     if top <= low:
         return [low]
     raw = (top - low) / most
@@ -99,7 +99,7 @@ def ticks(top: float, most: int = 4, low: float = 0.0) -> list[float]:
 
 
 def short_number(value: float) -> str:
-    """A number as a tick's label: in as few digits as it needs, large ones in thousands (k) and millions (M)."""
+    """A number as a tick's label, with few digits, thousands as k and millions as M."""
     size = abs(value)
     scale, unit = (
         (1e6, "M") if 1e6 <= size < 1e12 else (1e3, "k") if 1e4 <= size < 1e6 else (1.0, "")
@@ -123,15 +123,39 @@ def _letter(letter: str) -> float:
     return 0.62 if ord(letter) < 0x2E80 else 1.0
 
 
-# Colours of heat maps: frequencies from dark to bright, half-widths of intervals from pale to dark.
-# Viridis (Smith, van der Walt, Firing, 2015; public domain) at 16 even steps, and a ramp of one hue for uncertainty.
-# fmt: off
+# Colours of heat maps: frequencies from dark to bright, half-widths of intervals from
+# pale to dark. Viridis (Smith, van der Walt, Firing, 2015; public domain) at 16 even
+# steps, and a ramp of one hue for uncertainty. fmt: off
 VIRIDIS = [
-    "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
-    "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725",
+    "#440154",
+    "#481a6c",
+    "#472f7d",
+    "#414487",
+    "#39568c",
+    "#31688e",
+    "#2a788e",
+    "#23888e",
+    "#1f988b",
+    "#22a884",
+    "#35b779",
+    "#54c568",
+    "#7ad151",
+    "#a5db36",
+    "#d2e21b",
+    "#fde725",
 ]
 AMBER = [
-    "#fff6e5", "#ffe9c4", "#fedaa0", "#fcc87a", "#f7b355", "#ec9c39", "#db8425", "#c46c18", "#a85610", "#8a430b", "#6c3208",
+    "#fff6e5",
+    "#ffe9c4",
+    "#fedaa0",
+    "#fcc87a",
+    "#f7b355",
+    "#ec9c39",
+    "#db8425",
+    "#c46c18",
+    "#a85610",
+    "#8a430b",
+    "#6c3208",
 ]
 # fmt: on
 LEVELS = 33
@@ -148,7 +172,7 @@ def ramp(stops: list[str], position: float) -> str:
 
 
 def reads_dark(colour: str) -> bool:
-    """Whether black stands out more on this colour than white; either way the contrast is at least 4.5 to 1."""
+    """Whether black has more contrast than white on this colour; the better one has 4.5 to 1."""
     return luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
 
 
@@ -182,7 +206,10 @@ class Bar:
 
 
 def bar_chart(bars: Sequence[Bar], words: str, tick: Callable[[float], str] = share) -> Markup:
-    """Estimates as points over pale bars from zero, with intervals, and hollow diamonds for the truth; `words` are read aloud."""
+    """Estimates as points over pale bars from zero, with intervals; diamonds mark the truth.
+
+    `words` is the text alternative.
+    """
     labels = fit_all([bar.label for bar in bars], _LABEL_ROOM)
     left = max(text_width(shown) for shown in labels) + 8
     reach = [
@@ -235,7 +262,7 @@ _OPENING = re.compile(r'<svg role="img" aria-label="([^"]*)" viewBox="0 0 ([\d.]
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture that shows itself in a notebook; `svg` is the whole file, `words` what it says to whoever cannot see it."""
+    """A picture that a notebook shows; `svg` is the file, `words` the text alternative."""
 
     svg: str
     words: str
@@ -258,16 +285,16 @@ class Picture:
 
 
 def stand_alone(chart: Markup) -> Picture:
-    """A chart of a page as a picture with a style of its own."""
-    found = _OPENING.match(chart)
-    if found is None:
+    """A chart of a page as a standalone picture with its own style."""
+    opening = _OPENING.match(chart)
+    if opening is None:
         raise ValueError("not a chart")
-    words, width, height = found.groups()
+    words, width, height = opening.groups()
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{words}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}"><style>{_STYLE}</style>'
     )
-    return Picture(head + str(chart)[found.end() :], str(Markup(words).unescape()))
+    return Picture(head + str(chart)[opening.end() :], str(Markup(words).unescape()))
 
 
 def html_table(

@@ -1,23 +1,25 @@
-"""Every error Dither raises on purpose.
+"""The errors that Dither raises on purpose.
 
     DitherError
-    ├── InputError            what the user gave is wrong; the command line exits with status 2
+    ├── InputError            wrong input from the user; the command line exits with status 2
     │   ├── SchemaError       a schema file or an attribute definition
     │   ├── TableError        a table, a column or a value in it
     │   ├── ParameterError    an option or a method parameter
-    │   ├── PrivacyError      an epsilon that cannot be kept, or a guarantee that would be broken
-    │   └── TooFewAnswers     a round whose answers the method cannot use; nothing was taken in, and more people mend it
-    ├── ReportError           bytes that are not a report of the question they claim to answer
-    └── StateError            a call out of order, such as closing a finished protocol
+    │   ├── PrivacyError      an epsilon that cannot be kept, or a guarantee at risk
+    │   └── TooFewAnswers     too few answers for the method; the round can stay open
+    ├── ReportError           bytes that are not a report of the question they name
+    ├── StateError            a call out of order, such as closing a finished protocol
+    └── Unreachable           no answer from a collector (dither.client)
 
-Each carries the offending object (`where`, `value`) beside a one-line message that says what to do.
+Each error has the offending object in `where` and `value`, and a one-line message that says
+what to do.
 """
 
 from __future__ import annotations
 
 
 class DitherError(Exception):
-    """Base of all errors raised on purpose; `str()` is one clear line.
+    """Base of all errors raised on purpose; `str()` is one line.
 
     >>> import dither
     >>> try:
@@ -34,7 +36,7 @@ class DitherError(Exception):
 
 
 class InputError(DitherError):
-    """What the user gave is wrong and the user can mend it."""
+    """The input is wrong, and the user can correct it."""
 
 
 class SchemaError(InputError):
@@ -50,18 +52,18 @@ class ParameterError(InputError):
 
 
 class PrivacyError(InputError):
-    """The guarantee that was asked for cannot be kept."""
+    """The requested guarantee cannot be kept."""
 
 
 class TooFewAnswers(InputError):
-    """The answers of a round do not suffice for the method: nobody answered at all, or nobody about some attributes.
+    """A round has too few answers for the method, in total or about some attributes.
 
-    Raised before the method has taken anything in, so that the round can stay open until more answers have come.
+    It is raised before the method uses any answer, so the round can stay open.
     """
 
 
 class ReportError(DitherError):
-    """Bytes that are not a report of the question they claim to answer."""
+    """Bytes that are not a report of the question they name."""
 
 
 class StateError(DitherError):

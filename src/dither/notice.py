@@ -1,4 +1,4 @@
-"""What a reader of a release has to be told: one shape for Python, JSON, the command line and the pages."""
+"""Warnings for readers of a release: one form for Python, JSON, command line and pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
-# Every code there is, and what to do about it. A code never changes its meaning; docs/reference/release-folder.md lists them.
+# Every code there is, and what to do about it. A code never changes its meaning;
+# docs/reference/release-folder.md lists them.
 ADVICE = {
     "replayable-noise": "run without a seed",
     "rows-resampled": "leave the population out, so that each row is one participant",
@@ -46,7 +47,7 @@ ADVICE = {
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning: a short code for programs that never changes, a sentence for people, and what to do."""
+    """A warning: a stable code for programs, a sentence for people, and advice."""
 
     code: str
     message: str
@@ -56,16 +57,20 @@ class Notice:
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """The recommended action."""
         return ADVICE.get(self.code, "")
 
     def to_json(self) -> dict[str, str]:
-        """As it stands in every manifest's `warnings`."""
+        """The entry in a manifest's `warnings`."""
         return {"code": self.code, "message": self.message, "advice": self.advice}
 
 
 def notice_from_json(data: Any) -> Notice:
-    """Read one back; a `ValueError` says what is wrong."""
+    """Read a warning from JSON.
+
+    Raises:
+        ValueError: The entry lacks a code or a message.
+    """
     if not isinstance(data, dict) or not all(
         isinstance(data.get(key), str) for key in ("code", "message")
     ):
@@ -78,12 +83,15 @@ REASON_EPSILON = 8.0  # above it, participants should read a reason
 
 
 def certainty(epsilon: float) -> float:
-    """How sure anyone can become of one of two records that seemed equally likely: e^epsilon / (1 + e^epsilon)."""
+    """The largest posterior probability of one of two equally likely records.
+
+    It is e^epsilon / (1 + e^epsilon).
+    """
     return 1 / (1 + math.exp(-epsilon))
 
 
 def shown_certainty(epsilon: float) -> str:
-    """`certainty` in per cent, rounded up: never less than can be learnt."""
+    """`certainty` as a percentage, rounded up."""
     share = certainty(epsilon)
     for digits in range(1, 9):
         scale = 10**digits
@@ -94,7 +102,7 @@ def shown_certainty(epsilon: float) -> str:
 
 
 def shown_epsilon(epsilon: float, digits: int = 6) -> str:
-    """An epsilon to this many significant digits, rounded up: never less than was spent."""
+    """An epsilon with this many significant digits, rounded up."""
     if not math.isfinite(epsilon) or epsilon <= 0:
         return f"{epsilon:g}"
     with localcontext() as context:
@@ -104,11 +112,11 @@ def shown_epsilon(epsilon: float, digits: int = 6) -> str:
 
 
 def weak_protection(epsilon: float, between: str = "two records") -> Notice | None:
-    """The warning that an epsilon above 4 calls for; None at or below it.
+    """The warning for an epsilon above 4; None at or below it.
 
     Args:
         epsilon: The guarantee that was given.
-        between: What the guarantee makes hard to tell apart.
+        between: The two records that the guarantee makes hard to distinguish.
     """
     if epsilon <= WEAK_EPSILON:
         return None
@@ -122,7 +130,7 @@ def weak_protection(epsilon: float, between: str = "two records") -> Notice | No
 def own_warnings(
     warnings: tuple[Notice, ...], epsilon: float, seed: int | None, between: str = "two records"
 ) -> tuple[Notice, ...]:
-    """The warnings of a release with those that its epsilon and its seed call for, each once."""
+    """Add the warnings that follow from epsilon and seed, without duplicates."""
     weak = weak_protection(epsilon, between)
     called_for = [*([] if seed is None else [REPLAYABLE]), *([] if weak is None else [weak])]
     return tuple(dict.fromkeys([*warnings, *called_for]))
@@ -147,14 +155,14 @@ SHOWS_TRUTH = Notice(
 
 
 def assumed_form(path: Path, words: str) -> Notice:
-    """A CSV file was taken to be written in another than the usual way."""
+    """The warning that a CSV file was read with unusual settings."""
     return Notice(
         "file-form", f"{path.name} was read as {words}; if that is wrong, say how it is written"
     )
 
 
 def dropped_columns(names: list[str]) -> Notice:
-    """Columns of the table that the schema marks as dropped."""
+    """The warning about columns that the schema marks as dropped."""
     return Notice(
         "columns-dropped",
         f"the schema drops {', '.join(names)}: the synthetic table does not have them; "
@@ -163,7 +171,7 @@ def dropped_columns(names: list[str]) -> Notice:
 
 
 def rare_as_other(names: list[str]) -> Notice:
-    """Columns of which an inferred schema lists only the most frequent values."""
+    """The warning about columns whose inferred domain lists only frequent values."""
     return Notice(
         "rare-as-other",
         f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; "

@@ -1,9 +1,10 @@
-"""What other packages add: methods, mechanisms, stores, datasets, benchmarks and peers, found by their entry points.
+"""Plug-ins: methods, mechanisms, stores, datasets, benchmarks and peers of other packages.
 
-A package names its part in its own metadata, for a method `[project.entry-points."dither.methods"]` with `name = "module:object"`.
-Nothing of a plug-in is imported before its name is used or all of its kind are listed, so that a broken one breaks itself alone.
-What is built in keeps its name; a name that two packages claim is refused when it is used. Standard library only, since a device
-asks too.
+A package declares a plug-in by an entry point, for a method
+`[project.entry-points."dither.methods"]` with `name = "module:object"`. A plug-in is
+imported only when its name is used or all plug-ins of its kind are listed, so a broken one
+affects nothing else. Built-in names take precedence; a name claimed by two packages is
+rejected when it is used. Standard library only, because devices use plug-ins too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plugin:
-    """One part of another package."""
+    """An entry point of another package."""
 
     kind: Kind
     name: str
@@ -33,13 +34,18 @@ class Plugin:
         return f"plug-in {self.name!r} of {self.package} {self.version} (dither.{self.kind})"
 
     def load(self) -> object:
-        """The object that the entry point names; whatever goes wrong inside is one line."""
+        """Import the object of the entry point.
+
+        Raises:
+            InputError: The import fails, for any reason.
+        """
         try:
             return self.point.load()
         except (
             Exception,
             SystemExit,
-        ) as error:  # another package's code may raise anything, and may want to end it all
+        ) as error:
+            # A plug-in may raise anything, even exit the process.
             raise self.fault(f"cannot be loaded: {type(error).__name__}: {error}") from error
 
     def fault(self, words: str) -> InputError:
@@ -50,8 +56,8 @@ class Plugin:
 
 
 def plugins(kind: Kind) -> list[Plugin]:
-    """The plug-ins of a kind that are installed, in the order of their names; two may have the same."""
-    found = {
+    """The installed plug-ins of a kind, sorted by name; names may repeat."""
+    by_key = {
         (point.name, point.value, point.dist.name if point.dist else "?"): Plugin(
             kind,
             point.name,
@@ -61,11 +67,15 @@ def plugins(kind: Kind) -> list[Plugin]:
         )
         for point in entry_points(group=f"dither.{kind}")
     }
-    return [found[key] for key in sorted(found)]
+    return [by_key[key] for key in sorted(by_key)]
 
 
 def plugin(kind: Kind, name: str) -> Plugin | None:
-    """The plug-in of a name, None if there is none; an error where two packages claim it."""
+    """The plug-in with this name, or None.
+
+    Raises:
+        InputError: Two packages claim the name.
+    """
     claims = [each for each in plugins(kind) if each.name == name]
     if len(claims) > 1:
         packages = " and ".join(f"{each.package} {each.version}" for each in claims)
@@ -78,7 +88,7 @@ def plugin(kind: Kind, name: str) -> Plugin | None:
 def usable(
     kind: Kind, built_in: Collection[str], read: Callable[[Plugin], T]
 ) -> tuple[dict[str, T], list[str]]:
-    """Every plug-in of a kind that can be used, by name, and a line for each that cannot."""
+    """The usable plug-ins of a kind by name, and one line about each unusable one."""
     good: dict[str, T] = {}
     faults: list[str] = []
     every = plugins(kind)

@@ -1,4 +1,7 @@
-"""Files of their owner alone, whatever the umask: databases, keys, tokens, raw reports. Standard library only."""
+"""Files that only their owner can read, for any umask: databases, keys, tokens, raw reports.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,20 @@ _OTHERS = 0o077
 
 
 def make_private(path: str | Path) -> bool:
-    """Make an empty file that only its owner reads and writes, or take such rights on an existing one from everybody else.
+    """Create an empty file for its owner only, or restrict an existing file to its owner.
 
-    True if it was made. An existing file is not opened: closing it would drop the locks that SQLite holds on it in this process.
-    Folders, devices and the like are refused as they are: a slip must not take `/dev/null` or a shared folder from everybody.
+    An existing file is not opened: closing it would drop the locks that SQLite holds on it in
+    this process. Folders and devices are rejected: a typing error must not lock other users out
+    of `/dev/null` or a shared folder.
+
+    Returns:
+        True if the file was created.
+
+    Raises:
+        InputError: The path is not a regular file.
     """
-    path = os.path.realpath(
-        path
-    )  # a link that leads nowhere yet: the file is made where SQLite would make it, for everybody
+    # Resolve a dangling link, whose target SQLite would create readable for all users.
+    path = os.path.realpath(path)
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -29,7 +38,11 @@ def make_private(path: str | Path) -> bool:
 
 
 def tighten(path: str | Path) -> None:
-    """Take the rights of group and others on a file, if it exists and they have any; anything but a file is refused."""
+    """Remove the rights of group and others from an existing file.
+
+    Raises:
+        InputError: The path is not a regular file.
+    """
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A bar for what takes long, with the time it will still take: on a terminal, in a notebook, and nowhere else."""
+"""Progress bars with the remaining time, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from dither.types import Progress
 
-_SETTLED = 5.0  # seconds before an estimate is worth a word
-_PERIOD = 3600.0  # of rich's estimate; its own of half a minute forgets steps that take longer
+# Seconds before the remaining time is shown.
+_SETTLED = 5.0
+# The period of rich's estimate in seconds; its default of 30 s ignores longer steps.
+_PERIOD = 3600.0
 
 
 class Show(Protocol):
-    """Called with what is done, how much of it, and of how much; `now` is the step in work, `left` a better estimate of the seconds
-    to come than the pace so far."""
+    """Called with a stage, the steps done and the total number of steps.
+
+    `now` names the current step; `left` estimates the remaining seconds better than the pace so
+    far.
+    """
 
     def __call__(
         self, what: str, done: int, total: int, *, now: str = "", left: float | None = None
@@ -28,7 +33,7 @@ class Show(Protocol):
 
 @contextmanager
 def progress_bar(quiet: bool = False) -> Iterator[Show]:
-    """Gives a function that shows how far things are; where nobody looks on, or if quiet, it does nothing."""
+    """Yield a function that shows progress; without a terminal or notebook it does nothing."""
     if quiet:
         yield _nothing
     elif in_notebook():
@@ -42,9 +47,11 @@ def progress_bar(quiet: bool = False) -> Iterator[Show]:
 
 @contextmanager
 def followed(progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """What a function of the library tells its progress: the caller's own function, a bar, or nobody.
+    """Yield the progress callback of a library function, or None.
 
-    Without a word there is a bar in a notebook and none elsewhere; True asks for one on a terminal too, False for none.
+    Args:
+        progress: The caller's function; True for a bar; False for none; None for a bar in a
+            notebook only.
     """
     if callable(progress):
         yield progress
@@ -56,20 +63,20 @@ def followed(progress: Progress | bool | None) -> Iterator[Progress | None]:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a kernel that shows HTML (Jupyter and its kin), as opposed to a shell or a program."""
+    """Whether the process is a kernel that shows HTML, such as Jupyter."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
 def time_left(seconds: float) -> str:
-    """A number of seconds as people say it."""
+    """A duration in words."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | None = None) -> None:
-    """Nobody looks on."""
+    """Show nothing."""
 
 
 @contextmanager
@@ -104,9 +111,9 @@ def _terminal_bar() -> Iterator[Show]:
                 tasks[what] = bar.add_task(what, total=total, completed=done, left="")
             task = tasks[what]
             bar.update(task, completed=done, total=total, description=f"{what} {now}".strip()[:70])
-            known = bar.tasks[bar.task_ids.index(task)]
-            guess = left if left is not None else known.time_remaining
-            settled = left is not None or (known.elapsed or 0.0) > _SETTLED
+            shown_task = bar.tasks[bar.task_ids.index(task)]
+            guess = left if left is not None else shown_task.time_remaining
+            settled = left is not None or (shown_task.elapsed or 0.0) > _SETTLED
             bar.update(
                 task, left=f"{time_left(guess)} left" if guess and settled and done < total else ""
             )
@@ -115,7 +122,7 @@ def _terminal_bar() -> Iterator[Show]:
 
 
 class _NotebookBar:
-    """The same as HTML in a notebook's cell, one line for each thing that is done; needs nothing but the notebook itself."""
+    """A progress bar in HTML, one line for each stage."""
 
     def __init__(self) -> None:
         display: Any = import_module("IPython.display")
@@ -140,8 +147,7 @@ class _NotebookBar:
         self._lines[what] = (
             f'<div><progress value="{done}" max="{max(total, 1)}"></progress> {escape(words)}</div>'
         )
-        if (
-            clock - self._shown > 0.1 or done >= total
-        ):  # a notebook's page is slower than what it follows
+        # A notebook renders slower than progress arrives.
+        if clock - self._shown > 0.1 or done >= total:
             self._shown = clock
             self._handle.update(self._html("".join(self._lines.values())))

@@ -213,7 +213,8 @@ def _refill_buffer(state: int) -> None:
         _alive[state].refill()
     except BaseException:
         traceback.print_exc()
-        # Otherwise numbers that are not random would be published as if they were private.
+        # Otherwise numbers that are not random would be published as if they were
+        # private.
         os.abort()
 
 

@@ -1,4 +1,7 @@
-"""Arrays and callbacks that everything speaks of, named once. Needs NumPy, so a device's modules name them for the checker only."""
+"""Names for array types, callbacks and JSON.
+
+This module needs NumPy; modules for devices import it for type checking only.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,14 @@ Words = npt.NDArray[np.uint64]  # of random bits
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]  # of people or reports, never negative
-Codes = AnyIntegers  # one row per person, one column per attribute: positions in its list of values
-Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
-# A pandas, polars or PyArrow table: they share no type, and two of them may not be installed.
+# One row per person, one column per attribute: positions in its list of values.
+Codes = AnyIntegers
+# callback(stage, done, total)
+Progress = Callable[[str, int, int], None]
+# A pandas, polars or PyArrow table: they share no type, and two of them may not be
+# installed.
 NativeTable: TypeAlias = Any
 AnyArray: TypeAlias = npt.NDArray[Any]
 JsonObject: TypeAlias = dict[str, Any]  # plain values by name, as JSON holds them
-JsonMapping: TypeAlias = Mapping[str, Any]  # the same to read, and parameters by name
+# A read-only JSON object, or parameters by name.
+JsonMapping: TypeAlias = Mapping[str, Any]

@@ -308,9 +308,9 @@ def test_costly_numbers_are_refused_before_they_cost_anything(bits: int) -> None
 def test_reports_do_not_leave_the_machine_unencrypted() -> None:
     device = Device(":memory:")
     with pytest.raises(DitherError, match="without encryption"):
-        Participant(device, "http://c.example", CAMPAIGN, cap=1.0, tries=1).look()
+        Participant(device, "http://c.example", CAMPAIGN, cap=1.0, tries=1).fetch_announcement()
     with pytest.raises(Unreachable):
-        Participant(device, "http://127.0.0.1:9", CAMPAIGN, cap=1.0, tries=1).look()
+        Participant(device, "http://127.0.0.1:9", CAMPAIGN, cap=1.0, tries=1).fetch_announcement()
     device.close()
 
 

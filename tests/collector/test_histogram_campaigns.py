@@ -20,7 +20,7 @@ from tests.programs import require
 
 from dither.client import Device, Participant, code_of, read_announcement
 from dither.client.announcement import AnnouncedConsumer
-from dither.client.fleet import SimulatedFleet, look, submit_round
+from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.methods import HISTOGRAMS
 from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
 from dither.methods.mean import Mean
@@ -69,7 +69,7 @@ def collect(
         result.append(person.take_part(dict.fromkeys(schema.names, value)).result)
         person.device.close()
     assert set(result) <= {"acknowledged", "not-asked"}
-    announcement = look(caller.connection, url, campaign)
+    announcement = fetch_announcement(caller.connection, url, campaign)
     assert announcement.plan is not None
     rounded = announcement.plan.questions[0].rounded
     coded: list[list[Any]] = [
@@ -180,7 +180,7 @@ def test_devices_with_another_p_than_announced_are_found_out(
     """The same road with devices that tell the truth: the figures are off by more than their errors allow."""
     described, schema = plan_for(method)
     campaign = caller.create(**described)
-    plan = look(caller.connection, server.url, campaign).plan
+    plan = fetch_announcement(caller.connection, server.url, campaign).plan
     assert plan is not None
     for kind in {type(question.mechanism) for question in plan.questions}:
         monkeypatch.setattr(kind, "randomise", _likeliest)

@@ -12,7 +12,7 @@ import numpy as np
 from collector_harness import REPORTS_TYPE, Caller, ServerThread, describe
 
 from dither.client import Device, Participant, code_of
-from dither.client.fleet import SimulatedFleet, look, submit_round
+from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.release import load_release
 from dither.schema import Attribute, Schema, attribute_from_json
 from dither.schema.rules import Determines
@@ -58,7 +58,7 @@ def test_a_campaign_with_rules_and_a_wide_attribute(
     codes = [[code_of(a, r[a.name]) for a in SCHEMA] for r in records]
     fleet, number, grouped = SimulatedFleet(), 0, set()
     while True:
-        announced = look(caller.connection, server.url, campaign)
+        announced = fetch_announcement(caller.connection, server.url, campaign)
         if announced.plan is None:
             break
         asked = {name for q in announced.plan.questions for name in q.attributes}

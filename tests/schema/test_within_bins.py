@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dither.schema.attribute import lay_out
+from dither.schema.attribute import build_line
 from dither.schema.columns import (
     draw_multiples,
     draw_places,
@@ -30,12 +30,12 @@ def chi_square(drawn, support, shares=None):
 
 
 def test_cells_of_a_line_are_in_the_order_of_the_numbers():
-    line = lay_out([0, 10, 20], [0, 5, 99])
+    line = build_line([0, 10, 20], [0, 5, 99])
     assert line.ends == ((0, 0), (0, 5), (5, 5), (5, 10), (10, 20), (99, 99))
     found = [line.code(x) for x in (-1, 0, 0.1, 5, 5.1, 9.9, 10, 20, 20.1, 99, 100, float("nan"))]
     assert found == [None, 0, 1, 2, 3, 3, 4, 4, None, 5, None, None]
-    assert lay_out([0, 10, 20], closed=False).code(20) is None
-    assert lay_out([0, 10], [10]).ends == ((0, 10), (10, 10))
+    assert build_line([0, 10, 20], closed=False).code(20) is None
+    assert build_line([0, 10], [10]).ends == ((0, 10), (10, 10))
 
 
 @given(st.integers(0, 2**32))
@@ -76,7 +76,7 @@ def test_an_exponential_is_drawn_more_truly_than_by_blocks():
     truth = RNG(0).exponential(2, 40_000)
     truth = truth[truth < 16]
     codes = np.searchsorted(edges, truth, "right") - 1
-    drawn = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
+    drawn = draw_reals(build_line(edges), codes, np.float64, RNG(1))
     blocks = np.asarray(edges)[codes] + np.diff(edges)[codes] * RNG(2).random(len(codes))
 
     def ks(values):
@@ -88,7 +88,7 @@ def test_an_exponential_is_drawn_more_truly_than_by_blocks():
 
 
 def test_a_bin_alone_is_uniform_over_its_integers():
-    line = lay_out([0.0, 4.2])
+    line = build_line([0.0, 4.2])
     codes = np.zeros(20_000, dtype=np.int32)
     # Chi-square with k - 1 degrees of freedom: mean k - 1, variance 2(k - 1); six standard deviations above.
     assert chi_square(
@@ -99,17 +99,17 @@ def test_a_bin_alone_is_uniform_over_its_integers():
 
 
 def test_a_bin_without_multiples_gives_the_nearest():
-    first, last = multiples_in(lay_out([0.0, 0.4, 0.6, 0.9, 1.5, 1.7, 1.9]), 1.0, (-99, 99))
+    first, last = multiples_in(build_line([0.0, 0.4, 0.6, 0.9, 1.5, 1.7, 1.9]), 1.0, (-99, 99))
     assert (
         first.tolist() == last.tolist() == [0, 0, 1, 1, 1, 1]
     )  # nothing beyond 1.9, although 2 is nearer to 1.8
-    first, last = multiples_in(lay_out([0.0, 100.0, 200.0, 1e300]), 1.0, (-128, 127))
+    first, last = multiples_in(build_line([0.0, 100.0, 200.0, 1e300]), 1.0, (-128, 127))
     assert first.tolist() == [0, 100, 127]
     assert last.tolist() == [99, 127, 127]
 
 
 def test_multiples_leave_atoms_alone_and_are_written_without_crumbs():
-    line = lay_out([0, 4.35, 10], [0, 4.99])
+    line = build_line([0, 4.35, 10], [0, 4.99])
     first, last = multiples_in(line, 0.01, (-(10**9), 10**9))
     assert list(zip(first.tolist(), last.tolist(), strict=True)) == [
         (0, 0),
@@ -131,7 +131,7 @@ def test_reals_stay_in_their_cell_after_rounding(seed, dtype):
     rng = RNG(seed)
     edges = np.cumsum(rng.uniform(0.01, 2, 6)) - 3
     atoms = np.float64(np.float16(rng.uniform(-2, 5, 2)))
-    line = lay_out(edges.tolist(), atoms.tolist())
+    line = build_line(edges.tolist(), atoms.tolist())
     codes = rng.integers(0, line.cells, 300)
     low, high = np.asarray(line.ends)[codes].T
     wide_enough = (high - low > 0.02) | (high == low)
@@ -143,7 +143,7 @@ def test_reals_stay_in_their_cell_after_rounding(seed, dtype):
 
 def test_wide_and_narrow_numbers_do_not_overflow():
     for edges in ([-1e300, 0, 1e300], [0, 1e-300, 2e-300], [1e18, 1e18 + 4096]):
-        drawn = draw_reals(lay_out(edges), np.zeros(50, int), np.float64, RNG(0))
+        drawn = draw_reals(build_line(edges), np.zeros(50, int), np.float64, RNG(0))
         assert np.isfinite(drawn).all()
         assert (drawn >= edges[0]).all()
         assert (drawn <= edges[1]).all()
@@ -152,7 +152,9 @@ def test_wide_and_narrow_numbers_do_not_overflow():
 @pytest.mark.parametrize("unit", [0.25, 0.05, 1.0, 10.0])
 def test_units(unit):
     drawn = from_multiples(
-        draw_multiples(lay_out([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)),
+        draw_multiples(
+            build_line([0, 50, 100]), RNG(0).integers(0, 2, 999), unit, (0, 10**6), RNG(1)
+        ),
         unit,
     )
     np.testing.assert_allclose(drawn / unit, np.rint(drawn / unit), atol=1e-9)
@@ -164,12 +166,12 @@ def test_long_tails_are_drawn_on_a_logarithmic_scale(monkeypatch):
     truth = RNG(0).lognormal(2, 1.3, 40_000)
     truth = truth[truth < 1000]
     codes = np.searchsorted(edges, truth, "right") - 1
-    drawn = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
+    drawn = draw_reals(build_line(edges), codes, np.float64, RNG(1))
     found = np.searchsorted(edges, drawn, "right") - 1
     np.testing.assert_array_equal(found, codes)
     monkeypatch.setattr("dither.schema.columns.SKEWED", np.inf)
-    straight = draw_reals(lay_out(edges), codes, np.float64, RNG(1))
+    straight = draw_reals(build_line(edges), codes, np.float64, RNG(1))
     assert abs(drawn.mean() - truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())
     monkeypatch.undo()
-    mirrored = draw_reals(lay_out([-e for e in reversed(edges)]), 5 - codes, np.float64, RNG(1))
+    mirrored = draw_reals(build_line([-e for e in reversed(edges)]), 5 - codes, np.float64, RNG(1))
     assert abs(mirrored.mean() + truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())

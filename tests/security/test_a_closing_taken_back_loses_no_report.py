@@ -14,7 +14,7 @@ import pytest
 from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
 from dither.client import Device, Participant
-from dither.client.fleet import SimulatedFleet, look, submit_round
+from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.collector.campaigns import Campaigns
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
@@ -90,7 +90,7 @@ def test_a_closing_that_the_method_refuses(held: Held) -> None:
     arriving = []
     for _, make in people[:3]:
         one = make()
-        announcement = one.look()  # before the closing
+        announcement = one.fetch_announcement()  # before the closing
         one.look = lambda announcement=announcement: announcement  # type: ignore[method-assign]
         arriving.append(one)
     held.begin_closing()
@@ -162,7 +162,7 @@ def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_i
 
 
 def test_a_sender_of_batches_waits_for_the_round_to_open_again(held: Held) -> None:
-    announcement = look(held.caller.connection, held.running.url, held.campaign)
+    announcement = fetch_announcement(held.caller.connection, held.running.url, held.campaign)
     pauses: list[float] = []
 
     def wait(pause: float) -> None:
@@ -199,7 +199,7 @@ def test_a_closing_that_fails_with_the_database_and_is_taken_back_by_the_operato
     with closing(Device(":memory:")) as device:
         visit = lambda: Participant(device, running.url, campaign, cap=5.0, tries=1)  # noqa: E731
         first = visit()
-        announcement = first.look()
+        announcement = first.fetch_announcement()
         first.look = lambda: announcement  # type: ignore[method-assign]
         assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 503
         assert caller.status(campaign)["state"] == "closing"

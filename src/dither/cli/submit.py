@@ -14,7 +14,13 @@ import typer
 
 from dither.cli.options import KEY_FILE, URL, KeyFile, Operator, Table, Url
 from dither.client.announcement import Announcement
-from dither.client.fleet import SendResult, SimulatedFleet, await_next_round, look, submit_round
+from dither.client.fleet import (
+    SendResult,
+    SimulatedFleet,
+    await_next_round,
+    fetch_announcement,
+    submit_round,
+)
 from dither.client.transport import Connection
 from dither.datasets.bundled import read_named
 from dither.errors import DitherError, InputError
@@ -75,7 +81,7 @@ def submit(
     simulated = SimulatedFleet(seed, None if tokens is None else _read_tokens(tokens))
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
     with closing(Connection(url)) as connection:
-        announcement = look(connection, url, campaign)
+        announcement = fetch_announcement(connection, url, campaign)
         codes = _codes(table, announcement, rows)
         left = _arrivals(announcement, len(codes), seed)
         while True:
@@ -106,7 +112,9 @@ def submit(
                 Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": number})
             elif not (once and left):
                 return
-            announcement = await_next_round(lambda: look(connection, url, campaign), number)
+            announcement = await_next_round(
+                lambda: fetch_announcement(connection, url, campaign), number
+            )
             if announcement.plan is None:
                 print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
                 return

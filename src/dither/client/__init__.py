@@ -1,4 +1,4 @@
-"""4. The device kit: ledger, memo, outbox and upload. Standard library only.
+"""The device kit: ledger, memo, outbox and upload. Standard library only.
 
 >>> from dither.client import Device, Participant
 >>> device = Device(":memory:")

@@ -1,7 +1,8 @@
-"""What a collector says about a campaign, read with suspicion: nothing in it is believed before it has been checked.
+"""The announcement of a campaign, checked before a device uses it.
 
-Epsilon is computed anew from the mechanisms' integers, the fingerprint from the schema, and every question must fit the
-schema and the limits of a device. Standard library only.
+Nothing in it is trusted: epsilon is recomputed from the mechanisms' integers, the
+fingerprint from the schema, and every question must fit the schema and the limits of a
+device. Standard library only.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ASSIGNMENT = ("arrival", "token")
 
 @dataclass(frozen=True)
 class AnnouncedConsumer:
-    """Somebody who gets a histogram of the number that is asked for: a name, bin edges and, if it asked for one, an epsilon."""
+    """A recipient of a histogram of the requested number: name, bin edges and own epsilon, if any."""
 
     name: str
     edges: tuple[float, ...]
@@ -40,16 +41,21 @@ class AnnouncedConsumer:
 
 @dataclass(frozen=True)
 class Announcement:
-    """A campaign as a participant sees it; `plan` is None while no round is open.
+    """A campaign as a participant sees it.
 
-    `title` (the name or the id if there is none), `purpose`, `contact` and `epsilon_reason` (why the
-    protection is no stronger) are the campaign's own words, and so are the questions' texts in the
-    `schema`: for people to read, never to be believed. `closes` is the day to whose end it takes
-    reports, or the instant (UTC); `closes_at_reports` the number of reports at which it closes.
+    `title`, `purpose`, `contact`, `epsilon_reason` and the texts in the `schema` are written by
+    the campaign, for people to read; the device trusts none of them.
 
-    With the `assignment` "arrival" whoever comes is asked in the open round, once in the whole campaign; with "token" the token's
-    place says in which round. The open round closes by itself when it has the number of reports `wanted`, or at `round_closes`
-    (seconds since 1970); None if it does not.
+    Attributes:
+        plan: The plan of the open round; None if no round is open.
+        title: The title; the name or the id if it has none.
+        epsilon_reason: Why the protection is not stronger.
+        closes: The last day, or the instant (UTC), of the campaign.
+        closes_at_reports: The number of reports at which the campaign closes.
+        assignment: "arrival": a participant answers in the open round, once in the campaign.
+            "token": the token's place determines the round.
+        wanted: The number of reports at which the open round closes; None for no limit.
+        round_closes: When the open round closes, in seconds since 1970; None if not scheduled.
     """
 
     campaign: bytes
@@ -72,7 +78,7 @@ class Announcement:
     epsilon_reason: str = ""
 
     def asks(self, token: bytes) -> bool:
-        """Whether the open round asks the participant with this token, unless it has answered already."""
+        """Whether the open round asks the participant with this token."""
         if self.plan is None:
             return False
         return self.assignment == "arrival" or is_asked(
@@ -80,7 +86,7 @@ class Announcement:
         )
 
     def asks_later(self, token: bytes) -> bool:
-        """Whether a round that is still to come asks the participant with this token."""
+        """Whether a later round asks the participant with this token."""
         if self.plan is None or self.assignment == "arrival":
             return False
         return place(token, self.campaign) >= self.start and not self.asks(token)
@@ -93,7 +99,7 @@ class Announcement:
 
     @property
     def closing_time(self) -> float | None:
-        """Seconds since 1970 at which the campaign closes by itself, None if it has no such time."""
+        """When the campaign closes, in seconds since 1970; None if not scheduled."""
         return None if self.closes is None else closing_seconds(self.closes)
 
     @property
@@ -104,9 +110,13 @@ class Announcement:
 
 
 def read_announcement(data: bytes) -> Announcement:
-    """Read and check what a collector announced; `ReportError` says what is wrong with it.
+    """Read and check the announcement of a collector.
 
-    The work is bounded whatever the bytes say: numbers are looked at before anything is built from them.
+    The work is bounded for all inputs: numbers are checked before anything is built from them.
+
+    Raises:
+        ReportError: The announcement is malformed or exceeds a limit.
+        PrivacyError: The plan spends more epsilon than announced.
     """
     if len(data) > limits.PLAN_BYTES:
         raise ReportError(
@@ -146,7 +156,8 @@ def _read(body: Any) -> Announcement:
         raise ReportError("the announcement has no proper name or way to take part")
     epsilon, start = (_number(key, body[key]) for key in ("epsilon", "start"))
     schema = schema_from_json(body["schema"])
-    # One way to write a schema, so that every language can check the fingerprint from the very characters.
+    # A schema has one canonical form, so that clients in any language can check the
+    # fingerprint.
     if _canonical(schema.to_json()) != _canonical(body["schema"]):
         raise ReportError("the announced schema is not in its canonical form")
     if schema.fingerprint != body["schema_fingerprint"]:
@@ -169,7 +180,7 @@ def _read(body: Any) -> Announcement:
 
 
 def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
-    """Who is said to get which bins: for people to read, and bounded."""
+    """Read the announced recipients; for people to read, and bounded."""
     if listed is None:
         return ()
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
@@ -213,7 +224,7 @@ def _rises(edges: list[float]) -> bool:
 
 
 def _texts(body: JsonObject) -> JsonObject:
-    """What the campaign says of itself, when it closes and whom it asks; an announcement may leave all of it out."""
+    """Read the optional texts, the closing times and the assignment."""
     texts = {
         "title": check_text("title", body.get("title", ""), limits.MAX_TITLE, error=ReportError),
         "purpose": check_text(
@@ -253,7 +264,7 @@ def _texts(body: JsonObject) -> JsonObject:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """An object whose keys are all different: of two equal ones another reader might believe the other."""
+    """Reject duplicate keys: another reader might use the other value."""
     out = dict(pairs)
     if len(out) < len(pairs):
         raise ReportError("the announcement has the same key twice in one object")
@@ -333,10 +344,11 @@ def _check_question(sizes: dict[str, int], groups: dict[str, int], question: Que
 
 
 def _check_work(plan: JsonObject) -> None:
-    """Refuse a plan, in its JSON form, whose mechanisms would cost a device more than the limits allow.
+    """Reject a plan, in its JSON form, that is too expensive for a device.
 
-    A plan comes from whoever runs the collector, and a few bytes of it can ask for hours of hashing. So the work is counted
-    from its numbers before anything is built from them; the collector counts the same before it announces a plan.
+    The operator of a collector writes the plan, and a few bytes can ask for hours of hashing. So
+    the cost is computed from the numbers before any mechanism is built. The collector computes
+    the same cost before it announces a plan.
     """
     questions = plan["questions"]
     if not isinstance(questions, list) or len(questions) >= limits.MAX_QUESTIONS:

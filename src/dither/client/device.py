@@ -1,8 +1,9 @@
-"""What a device keeps, in one SQLite file: its secret, the ledger, the memo and the outbox. Standard library only.
+"""The persistent state of a device in one SQLite file: secret, ledger, memo and outbox.
 
-The ledger adds up what was spent on each campaign and, over all campaigns and servers, on the person who owns the device.
-Spending, the randomised answer and the bytes to send are written in one transaction, before anything leaves the device: a
-crash at any point leaves either no answer at all or the one that will be sent, never a second draw of noise.
+The ledger sums the epsilon spent on each campaign and, over all campaigns and servers, on
+the owner of the device. Spending, the randomised answer and the bytes to send are written in
+one transaction before anything leaves the device. A crash therefore leaves either no answer
+or the one that will be sent, never a second draw of noise. Standard library only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _TABLES = (
     "outbox (campaign TEXT NOT NULL, round INTEGER NOT NULL, body BLOB NOT NULL, "
     "state TEXT NOT NULL DEFAULT 'waiting', PRIMARY KEY (campaign, round))",
 )
-# Added since the first version of the file; a file without them gets them when it is opened.
+# Columns added after the first version; older files get them when they are opened.
 _ADDED = (
     ("device", "cap_total", "REAL"),
     ("device", "period", "REAL"),
@@ -49,31 +50,43 @@ _ADDED = (
         "campaigns",
         "unknown_since",
         "REAL",
-    ),  # when the collector first said that it has no such campaign
+        # When the collector first said that it has no such campaign.
+    ),
     ("campaigns", "drawn", "INTEGER"),  # 1 if this device drew the token itself
 )
-OUTBOX_BYTES = (
-    4 << 20
-)  # that wait to be sent to one server: one that acknowledges nothing stops no other
-CAMPAIGN_BYTES = 256 << 10  # of these, for one campaign
+# The limit of waiting bytes for one server, so that a server that acknowledges nothing
+# does not block the others.
+OUTBOX_BYTES = 4 << 20
+# The limit for one campaign.
+CAMPAIGN_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
 class WaitingReport:
-    """A report in the outbox: the exact bytes of every try to send it."""
+    """A report in the outbox, with the bytes of every attempt to send it.
+
+    `state` is "waiting", "acknowledged", "answered" (in another round) or "refused".
+    """
 
     campaign: str
     round: int
     body: bytes
-    state: str  # "waiting", "acknowledged", "answered" (in another round) or "refused"
+    state: str
 
 
 class Device:
-    """A device's own books. `source` gives the secret and the tokens; it must be the operating system's generator.
+    """The state of one device.
 
-    `cap_total` is the most epsilon that the device spends over all campaigns and servers within any `period` seconds (None:
-    for ever). Both are kept in the file and stay in force until others are given. `clock` tells the time in seconds; a clock
-    that goes back frees nothing, since the latest time ever seen counts.
+    Args:
+        path: The SQLite file, or ":memory:".
+        source: Draws the secret and the tokens; it must be the operating system's generator,
+            which is the default.
+        memo: Keep answers, so that a repeated question gets the same answer.
+        cap_total: The largest epsilon over all campaigns and servers within any `period`. Both
+            are stored and stay in force until others are given.
+        period: Seconds; None for the whole lifetime.
+        clock: Returns the time in seconds. A clock that is set back frees nothing, because the
+            latest time ever seen counts.
     """
 
     def __init__(
@@ -97,7 +110,8 @@ class Device:
         self._memo = memo
         self._clock = clock
         if str(path) not in ("", ":memory:") and Path(path).parent.is_dir():
-            make_private(path)  # the files that SQLite puts beside it get the same permissions
+            # SQLite creates its other files with the same permissions.
+            make_private(path)
         self._connection = sqlite3.connect(path, isolation_level=None)
         self._run("PRAGMA journal_mode=WAL")
         self._run("PRAGMA synchronous=FULL")
@@ -111,7 +125,8 @@ class Device:
                 self._run("INSERT INTO device (secret) VALUES (?)", self.source(32))
             if cap_total is not None:
                 self._run("UPDATE device SET cap_total = ?, period = ?", cap_total, period)
-            # When an older version spent is not known: it counts as spent now, and is forgotten no earlier than it may be.
+            # An older version did not record the time of an answer. It counts as now, so that
+            # it expires late rather than early.
             self._run("UPDATE answers SET time = ? WHERE time IS NULL", self._now())
             self._secret = bytes(self._run("SELECT secret FROM device")[0][0])
 
@@ -120,12 +135,12 @@ class Device:
         self._connection.close()
 
     def _run(self, statement: str, *values: float | str | bytes | None) -> list[Any]:
-        """What one statement gives, all of it."""
+        """Run one statement and fetch all rows."""
         return self._connection.execute(statement, values).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, on disk when it ends."""
+        """A transaction that is on disk when it ends, or rolled back."""
         self._run("BEGIN IMMEDIATE")
         try:
             yield
@@ -142,20 +157,33 @@ class Device:
         address: str = "",
         moved: bool = False,
     ) -> bytes:
-        """Enter a campaign for the first time, fixing its schema, how it asks people, the cap, the token and the collector's
-        address; afterwards check schema, assignment, token and address.
+        """Join a campaign, or check that it has not changed since.
 
-        The cap is the most epsilon that this device spends on the campaign, whatever the collector announces later; of
-        several caps given over time the smallest counts. A campaign's id and schema are public, so another server may show
-        them too: token and reports go to the first address only, unless the application says that the collector has `moved`.
+        The first call stores schema, assignment, cap, token and the collector's address; later calls
+        compare them. A campaign's id and schema are public, so another server may show them too:
+        token and reports go to the first address only, unless the collector has `moved`.
+
+        Args:
+            announcement: The campaign.
+            cap: The largest epsilon that this device spends on the campaign; the smallest cap ever
+                given counts.
+            token: The ticket of the participant; drawn by default.
+            address: The collector's address.
+            moved: Accept another address than the stored one.
+
+        Returns:
+            The token.
+
+        Raises:
+            PrivacyError: Schema, assignment, token or address differ from the stored ones.
         """
         check_between("cap", cap, 0, math.inf, ends="()", error=PrivacyError)
         campaign = announcement.campaign.hex()
         with self.transaction():
-            found = self._run(
+            rows = self._run(
                 "SELECT fingerprint, token, assignment FROM campaigns WHERE campaign = ?", campaign
             )
-            if not found:
+            if not rows:
                 fresh = self.source(32) if token is None else token
                 self._run(
                     "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment, drawn) "
@@ -172,15 +200,16 @@ class Device:
                 )
                 return fresh
             self.check_address(campaign, address, moved)
-            fingerprint, held, assignment = found[0]
+            fingerprint, held, assignment = rows[0]
             if fingerprint != announcement.schema.fingerprint:
                 raise PrivacyError(
                     f"campaign {campaign} has changed its schema; refusing to go on", where="schema"
                 )
+            # Otherwise one answer per campaign could become one per round.
             if assignment not in (
                 None,
                 announcement.assignment,
-            ):  # one answer in all must not become one in each round
+            ):
                 raise PrivacyError(
                     f"campaign {campaign} asked people by {assignment} and now by {announcement.assignment}; refusing to go on",
                     where="assignment",
@@ -196,27 +225,31 @@ class Device:
             return bytes(held)
 
     def drew_token(self, campaign: str) -> bool:
-        """Return whether this device drew the campaign's token itself; False where an earlier version did not note it."""
+        """Whether this device drew the campaign's token; False if an earlier version did not record it."""
         return self._run("SELECT drawn FROM campaigns WHERE campaign = ?", campaign) == [(1,)]
 
     def check_address(self, campaign: str, address: str, moved: bool = False) -> None:
-        """Refuse to deal with a campaign at another address than the one where it was joined."""
-        found = self._run("SELECT address FROM campaigns WHERE campaign = ?", campaign)
-        if found and found[0][0] not in (None, address) and not moved:
+        """Check that the campaign was joined at this address.
+
+        Raises:
+            PrivacyError: It was joined at another one and has not `moved`.
+        """
+        rows = self._run("SELECT address FROM campaigns WHERE campaign = ?", campaign)
+        if rows and rows[0][0] not in (None, address) and not moved:
             raise PrivacyError(
-                f"this device takes part in campaign {campaign} at {found[0][0]}, not at {address}; if the collector has moved, "
+                f"this device takes part in campaign {campaign} at {rows[0][0]}, not at {address}; if the collector has moved, "
                 "say so",
                 where="address",
                 value=address,
             )
 
     def cap(self, campaign: str) -> float:
-        """The most epsilon this device spends on a campaign; nothing on one it has not joined."""
-        found = self._run("SELECT cap FROM campaigns WHERE campaign = ?", campaign)
-        return float(found[0][0]) if found else 0.0
+        """The largest epsilon that this device spends on a campaign; 0 if it has not joined."""
+        rows = self._run("SELECT cap FROM campaigns WHERE campaign = ?", campaign)
+        return float(rows[0][0]) if rows else 0.0
 
     def spent(self, campaign: str) -> float:
-        """The epsilon of everything answered in a campaign, added up and rounded up."""
+        """The total epsilon of all answers in a campaign, rounded up."""
         return self._sum("SELECT epsilon FROM answers WHERE campaign = ?", campaign)
 
     def limits(self) -> tuple[float | None, float | None]:
@@ -225,7 +258,7 @@ class Device:
         return cap_total, period
 
     def spent_total(self) -> float:
-        """The epsilon of everything answered in all campaigns within the last period, added up and rounded up."""
+        """The total epsilon of all answers in all campaigns within the period, rounded up."""
         period = self.limits()[1]
         since = -math.inf if period is None else self._now() - period
         return self._sum("SELECT epsilon FROM answers WHERE time > ?", since)
@@ -235,21 +268,21 @@ class Device:
         return math.nextafter(math.fsum(parts), math.inf) if len(parts) > 1 else math.fsum(parts)
 
     def _now(self) -> float:
-        """The clock's time, or the latest ever seen if that is later."""
+        """The clock's time, or the latest time ever seen if that is later."""
         now = self._clock()
         check_finite("clock", now)
         self._run("UPDATE device SET latest = max(latest, ?)", now)
         return float(self._run("SELECT latest FROM device")[0][0])
 
     def answers_of(self, campaign: str, number: int) -> str | None:
-        """The digest of the plan answered in a round, None if it was not."""
-        found = self._run(
+        """The digest of the plan answered in a round; None if the round was not answered."""
+        rows = self._run(
             "SELECT plan FROM answers WHERE campaign = ? AND round = ?", campaign, number
         )
-        return str(found[0][0]) if found else None
+        return str(rows[0][0]) if rows else None
 
     def answered_rounds(self, campaign: str) -> list[int]:
-        """The rounds of a campaign in which this device has made a report, in order."""
+        """The rounds of a campaign with a report of this device, in order."""
         return [
             int(r[0])
             for r in self._run(
@@ -258,7 +291,11 @@ class Device:
         ]
 
     def check_spending(self, campaign: str, epsilon: float) -> None:
-        """Refuse what would take the campaign's total above its cap, or the device's above `cap_total`."""
+        """Check that this epsilon fits the campaign's cap and `cap_total`.
+
+        Raises:
+            PrivacyError: It does not.
+        """
         if epsilon == 0:  # an earlier answer once more
             return
         total = math.fsum([self.spent(campaign), epsilon])
@@ -281,31 +318,35 @@ class Device:
             )
 
     def recall(self, campaign: str, question: Question) -> bytes | None:
-        """The answer given to this very question before; an error if its attributes were asked in another way."""
+        """The earlier answer to this question, or None.
+
+        Raises:
+            PrivacyError: The same attributes were asked in another way.
+        """
         asked = json.dumps(sorted(question.attributes))
         if not self._run(
             "SELECT 1 FROM asked WHERE campaign = ? AND attributes = ?", campaign, asked
         ):
             return None
-        found = self._run("SELECT payload FROM memo WHERE key = ?", self._key(campaign, question))
-        if not found:
+        rows = self._run("SELECT payload FROM memo WHERE key = ?", self._key(campaign, question))
+        if not rows:
             raise PrivacyError(
                 f"campaign {campaign} asks about {', '.join(question.attributes)} a second time, and no earlier answer "
                 "can be repeated",
                 where="question",
                 value=question.attributes,
             )
-        return bytes(found[0][0])
+        return bytes(rows[0][0])
 
     def remember(self, campaign: str, question: Question, payload: bytes) -> None:
-        """Note that a question was answered; with a memo, also how. Call it inside a transaction."""
+        """Record that a question was answered and, with a memo, the answer. Call it in a transaction."""
         asked = json.dumps(sorted(question.attributes))
         self._run("INSERT OR IGNORE INTO asked VALUES (?, ?)", campaign, asked)
         if self._memo:
             self._run("INSERT INTO memo VALUES (?, ?)", self._key(campaign, question), payload)
 
     def enter(self, announcement: Announcement, epsilon: float, body: bytes) -> None:
-        """Enter an answer into the ledger and the outbox. Call it inside a transaction."""
+        """Enter an answer into the ledger and the outbox. Call it in a transaction."""
         assert announcement.plan is not None
         campaign, number = announcement.campaign.hex(), announcement.plan.round
         query = (
@@ -313,10 +354,10 @@ class Device:
             "FROM outbox o JOIN campaigns c USING (campaign) "
             "WHERE c.address IS (SELECT address FROM campaigns WHERE campaign = ?)"
         )
-        held, own = self._run(query, campaign, campaign)[0]
-        if held + len(body) > OUTBOX_BYTES or own + len(body) > CAMPAIGN_BYTES:
+        for_server, for_campaign = self._run(query, campaign, campaign)[0]
+        if for_server + len(body) > OUTBOX_BYTES or for_campaign + len(body) > CAMPAIGN_BYTES:
             raise PrivacyError(
-                "the outbox is full; send what waits in it first", where="outbox", value=held
+                "the outbox is full; send what waits in it first", where="outbox", value=for_server
             )
         self._run(
             "INSERT INTO answers (campaign, round, plan, epsilon, time) VALUES (?, ?, ?, ?, ?)",
@@ -327,12 +368,16 @@ class Device:
         )
 
     def outbox(self, campaign: str | None = None) -> list[WaitingReport]:
-        """Every report made and what became of it; bytes are dropped once a report has been acknowledged."""
+        """All reports and their states; the bytes are dropped once a report is settled."""
         query = "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
         return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
 
     def note_known(self, campaign: str, known: bool) -> float:
-        """Note whether the collector has the campaign; return for how many seconds it has said that it has not."""
+        """Record whether the collector has the campaign.
+
+        Returns:
+            For how many seconds the collector has said that it has no such campaign.
+        """
         if known:
             self._run("UPDATE campaigns SET unknown_since = NULL WHERE campaign = ?", campaign)
             return 0.0
@@ -342,16 +387,16 @@ class Device:
             now,
             campaign,
         )
-        found = self._run("SELECT unknown_since FROM campaigns WHERE campaign = ?", campaign)
-        return now - float(found[0][0]) if found else 0.0
+        rows = self._run("SELECT unknown_since FROM campaigns WHERE campaign = ?", campaign)
+        return now - float(rows[0][0]) if rows else 0.0
 
     def settle(self, waiting: WaitingReport, state: str) -> None:
-        """Note what became of a report; its bytes are no longer needed."""
+        """Record the final state of a report and drop its bytes."""
         with self.transaction():
             settled = "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?"
             self._run(settled, state, b"", waiting.campaign, waiting.round)
 
     def _key(self, campaign: str, question: Question) -> bytes:
-        """The memo's key: without the secret the file does not tell which questions were answered."""
+        """The memo's key: without the secret the file does not reveal which questions were answered."""
         text = json.dumps([campaign, question.to_json()], sort_keys=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).digest()

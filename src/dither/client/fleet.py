@@ -1,7 +1,7 @@
-"""Many simulated participants in one process: their reports travel in batches over real HTTP. For load and demonstrations.
+"""Simulated participants in one process, for load tests and demonstrations.
 
-Every report is made and framed as a single device would; a batch is sent with identical bytes until it is acknowledged.
-Standard library only.
+Reports are made and framed as on a single device and sent in batches over HTTP; a batch is
+sent with identical bytes until it is acknowledged. Standard library only.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ _ROOM = limits.BODY_BYTES - 64
 
 @dataclass
 class SendResult:
-    """How many simulated people reported, and what became of their reports."""
+    """The number of simulated participants who reported, and the results of their reports."""
 
     participants: int = 0
     results: Counter[str] = field(default_factory=Counter)
-    late: list[int] = field(default_factory=list)  # who came when the round had just closed
+    # Participants who reported just after the round closed.
+    late: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class SimulatedFleet:
-    """Where simulated people's tokens and noise come from: the operating system, or a seed that repeats both exactly."""
+    """The tokens and the noise of simulated participants: from the system, or from a seed."""
 
     seed: int | None = None
     issued: Sequence[bytes] | None = None
     _fresh: dict[int, bytes] = field(default_factory=dict, repr=False)
 
     def token(self, person: int) -> bytes:
-        """The person's token, the same in every round."""
+        """The participant's token, the same in every round."""
         if self.issued is not None:
             if person >= len(self.issued):
                 raise ParameterError(
@@ -61,7 +62,7 @@ class SimulatedFleet:
         return hashlib.sha256(f"dither-simulated-token:{self.seed}:{person}".encode()).digest()
 
     def source(self, person: int, campaign: bytes, number: int) -> ByteSource:
-        """The person's noise in a round."""
+        """The participant's noise in a round."""
         if self.seed is None:
             return secrets.token_bytes
         drawn = 0
@@ -84,9 +85,20 @@ def submit_round(
     sleep: Callable[[float], None] = time.sleep,
     numbers: Iterable[int] | None = None,
 ) -> SendResult:
-    """Send the reports of all people whom the open round asks, and say what became of them; an error if the collector does not.
+    """Send the reports of all participants whom the open round asks.
 
-    `numbers` are the people's own, by which they have their tokens and noise: 0, 1, .. unless given.
+    Args:
+        announcement: The campaign, with an open round.
+        people: The codes of each participant.
+        simulated: The participants' tokens and noise.
+        post: Sends one batch.
+        batch: The largest number of reports in a batch.
+        sleep: Waits between attempts.
+        numbers: The participants' numbers, which determine tokens and noise; 0, 1, .. by
+            default.
+
+    Raises:
+        ReportError: The collector does not report the result of a batch.
     """
     if announcement.plan is None:
         raise ParameterError(
@@ -108,15 +120,19 @@ def submit_round(
 
 
 def await_next_round(
-    look_again: Callable[[], Announcement],
+    refresh: Callable[[], Announcement],
     number: int,
     seconds: float = 600.0,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Announcement:
-    """The announcement once another round than this one is open, or none will be any more; an error if neither comes in time."""
+    """Wait until another round is open or the campaign has ended.
+
+    Raises:
+        StateError: Neither happens in time.
+    """
     waited = 0.0
     while True:
-        announcement = look_again()
+        announcement = refresh()
         plan = announcement.plan
         if announcement.state in ("collected", "finalised") or (
             plan is not None and plan.round != number
@@ -130,8 +146,8 @@ def await_next_round(
         waited += 0.2
 
 
-def look(connection: Connection, url: str, campaign: str) -> Announcement:
-    """What the collector announces about a campaign."""
+def fetch_announcement(connection: Connection, url: str, campaign: str) -> Announcement:
+    """Fetch the announcement of a campaign."""
     answer = connection.request(
         "GET", f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}", None
     )
@@ -165,7 +181,7 @@ def _reports(
 
 
 def _cell(question: Question, schema: Schema, codes: Sequence[float], source: ByteSource) -> int:
-    """The cell of a person's codes; of a number to be rounded the person has the number itself."""
+    """The cell of a participant's codes; a rounded question takes the number itself."""
     if not question.rounded:
         return question.cell(schema, codes)
     name = question.attributes[0]

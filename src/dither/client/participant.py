@@ -1,4 +1,7 @@
-"""One person takes part: look at the plan, check it, answer once, send until it is acknowledged. Standard library only."""
+"""One participant: fetch the plan, check it, answer once, send until acknowledged.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,31 @@ from dither.schema import Attribute, Schema
 Result = Literal[
     "acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"
 ]
-MAX_SLEEP = 300.0  # seconds between tries, in all of one visit
-# A collector that has deleted a campaign cannot be told from one with the wrong database, so "no such campaign" ends a
-# report only when the collector has said nothing else for this many days (decision 0017).
+# Seconds between attempts, in total per visit.
+MAX_SLEEP = 300.0
+# A collector that deleted a campaign looks like one with the wrong database, so "no such
+# campaign" ends a report only after this many days without another answer (decision 0017).
 UNKNOWN_CAMPAIGN_DAYS = 30
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 
 @dataclass(frozen=True)
 class TakePartResult:
-    """What came of taking part: the result, the epsilon spent on the campaign so far, and the collector's reason, if any.
+    """The result of taking part.
 
-    "answered" is the collector's word that this participant's answer in another round is the one that counts.
-    "used-elsewhere" is its word that a report with this device's ticket is stored that this device did not make; then
-    nothing was drawn, spent or sent here. A "refused" report was sent. `receipt` is the id of this device's report, in
-    base 16, if it has made one. If a later round asks this participant, the reason says so and `come_back` is the time
-    when the open round closes at the latest, in seconds since 1970, if that is known.
-    `outside` names the attributes just answered whose value the announced domain lacks (see `encode_answer`). It is for
-    the application on the device; nothing of it is sent.
+    Attributes:
+        result: "answered" means that the collector counts this participant's answer in another
+            round. "used-elsewhere" means that the collector stores a report with this ticket
+            from another device; then nothing was drawn, spent or sent here. A "refused" report
+            was sent.
+        spent: The epsilon spent on the campaign so far.
+        reason: The collector's reason, if any. If a later round asks this participant, it says
+            so.
+        outside: The answered attributes whose value is outside the announced domain (see
+            `encode_answer`). It is for the application on the device and never sent.
+        receipt: The id of this device's report in base 16, if it has made one.
+        come_back: When the open round closes at the latest, in seconds since 1970, if a later
+            round asks this participant and the time is known.
     """
 
     result: Result
@@ -54,15 +64,34 @@ class TakePartResult:
 class Participant:
     """A device's part in one campaign.
 
-    Guarantees: no more than `cap` epsilon is spent on the campaign; the answer to a question is drawn once, with `source`,
-    and sent with identical bytes until the collector has acknowledged it; a repeated question gets the earlier answer; where
-    whoever arrives is asked, one round of the campaign is answered and no other; with
-    `allowed`, no question about any other attribute is answered; with `schema_fingerprint`, no campaign of another schema.
-    Token and reports go to the server of the first visit only, unless the application says that it has `moved`.
-    With a `token` from outside (a ticket), which another device may hold too, the device draws only after the collector has
-    said that no report with that ticket is stored. Two devices can both hear that, if neither's report is stored yet; then
-    both draw, one report is refused, and a collector that keeps both learns up to twice epsilon (decision 0076).
-    Whether and with how many bytes the device answers never depends on the record.
+    Guarantees:
+
+    - At most `cap` epsilon is spent on the campaign.
+    - The answer to a question is drawn once, with `source`, and sent with identical bytes until
+      the collector has acknowledged it. A repeated question gets the earlier answer.
+    - With the assignment "arrival" only one round of the campaign is answered.
+    - With `allowed`, no question about any other attribute is answered; with
+      `schema_fingerprint`, no campaign with another schema.
+    - Token and reports go to the server of the first visit only, unless it has `moved`.
+    - With a `token` from outside (a ticket), which another device may hold too, the device draws
+      only after the collector has said that no report with that ticket is stored. Two devices
+      can both get that answer before either report is stored. Then both draw, one report is
+      refused, and a collector that keeps both learns up to twice epsilon (decision 0076).
+    - Whether the device answers, and with how many bytes, never depends on the record.
+
+    Args:
+        device: The state of the device.
+        url: The collector's address.
+        campaign: The campaign's id in base 16.
+        cap: The largest epsilon to spend on the campaign.
+        token: A ticket, in bytes or base 16; drawn by default.
+        allowed: The attributes that may be asked; all by default.
+        schema_fingerprint: The expected fingerprint of the schema.
+        moved: The collector has a new address.
+        transport: Sends one request.
+        source: The source of noise, by default the operating system's.
+        sleep: Waits between attempts.
+        tries: The number of attempts of one request.
     """
 
     def __init__(
@@ -99,13 +128,21 @@ class Participant:
         self._tries = tries
 
     def take_part(self, record: Mapping[str, object]) -> TakePartResult:
-        """Answer the open round if it asks this participant and has not been answered, then send what waits."""
+        """Answer the open round if it asks this participant, then send waiting reports.
+
+        Args:
+            record: Values by attribute name.
+
+        Raises:
+            Unreachable: The collector does not answer.
+            PrivacyError: The campaign asks for more than this device allows.
+        """
         if not isinstance(record, Mapping):
             raise ParameterError(
                 "a record is a mapping from attributes' names to values", where="record"
             )
         self._slept = 0.0
-        announcement = self.look()
+        announcement = self.fetch_announcement()
         token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
         came = self._come(announcement, token, record)
         rounds = self.device.answered_rounds(self.campaign)
@@ -114,7 +151,7 @@ class Participant:
     def _come(
         self, announcement: Announcement, token: bytes, record: Mapping[str, object]
     ) -> TakePartResult:
-        """Answer if there is something to answer, and send."""
+        """Answer if the open round asks this participant, and send."""
         plan, rounds = announcement.plan, self.device.answered_rounds(self.campaign)
         once = announcement.assignment == "arrival"
         if once and rounds and (plan is None or plan.round not in rounds):
@@ -139,13 +176,13 @@ class Participant:
         return replace(self._send_waiting() or self._taken("acknowledged"), outside=outside)
 
     def _used_elsewhere(self, announcement: Announcement, plan: Plan, token: bytes) -> bool:
-        """Return whether a report with this ticket is stored, which this device has not made.
+        """Whether the collector stores a report with this ticket from another device.
 
-        Asked before anything is drawn, of the collector alone; the record plays no part. A token that this device drew
-        itself is on no other device, and nothing is asked.
+        The question is asked before anything is drawn and does not depend on the record. A token
+        that this device drew itself is on no other device, so nothing is asked.
 
         Raises:
-            Unreachable: The collector does not say. A device that does not know must not draw.
+            Unreachable: The collector does not answer. The device must not draw then.
         """
         if self._token is None and self.device.drew_token(self.campaign):
             return False
@@ -174,14 +211,22 @@ class Participant:
             self._taken("not-asked", reason), come_back=announcement.round_closes if later else None
         )
 
-    def look(self) -> Announcement:
-        """Fetch and check what the collector announces."""
+    def fetch_announcement(self) -> Announcement:
+        """Fetch and check the announcement.
+
+        Raises:
+            Unreachable: The collector does not answer.
+            ReportError: The announcement is malformed or of another campaign.
+            PrivacyError: The schema is not the expected one.
+        """
         answer = self._persist(lambda: self._transport("GET", self._address, None))
         if answer is not None:
             self._note_unknown(answer)
         if answer is None or answer.status != 200:
-            said = "does not answer" if answer is None else f"says {answer.status}: {answer.reason}"
-            raise Unreachable(f"the collector {said}")
+            problem = (
+                "does not answer" if answer is None else f"says {answer.status}: {answer.reason}"
+            )
+            raise Unreachable(f"the collector {problem}")
         announcement = read_announcement(answer.body)
         if announcement.campaign.hex() != self.campaign:
             raise ReportError(
@@ -197,13 +242,21 @@ class Participant:
         return announcement
 
     def send(self) -> TakePartResult | None:
-        """Send what waits in the outbox of this campaign, the same bytes at every try; None if nothing does."""
+        """Send waiting reports of this campaign, with the same bytes at every attempt.
+
+        Returns:
+            The result; None if nothing was waiting.
+        """
         self._slept = 0.0
         self.device.check_address(self.campaign, self._server, self._moved)
         return self._send_waiting()
 
     def _send_waiting(self) -> TakePartResult | None:
-        """Send what waits; the result is that of the latest round, None if its report was acknowledged before."""
+        """Send waiting reports.
+
+        Returns:
+            The result of the latest round; None if its report was acknowledged before.
+        """
         last: TakePartResult | None = None
         for waiting in self.device.outbox(self.campaign):
             if waiting.state == "waiting":
@@ -217,9 +270,12 @@ class Participant:
     def _answer(
         self, announcement: Announcement, plan: Plan, token: bytes, record: Mapping[str, object]
     ) -> tuple[str, ...]:
-        """Randomise, then enter answer, spending and outgoing bytes into the books in one transaction.
+        """Randomise, then store answer, spending and outgoing bytes in one transaction.
 
-        No refusal here depends on the record. Gives the names of the attributes whose value is outside the domain.
+        No error raised here depends on the record.
+
+        Returns:
+            The attributes whose value is outside the domain.
         """
         picked = pick(token, announcement.campaign, plan)
         questions = plan.questions if picked == -1 else (plan.questions[picked],)
@@ -237,15 +293,16 @@ class Participant:
         with self.device.transaction():
             rounds = self.device.answered_rounds(self.campaign)
             if plan.round in rounds or (rounds and announcement.assignment == "arrival"):
-                return ()  # another process of this device was faster; its answer is the one that is sent
+                # Another process of this device was faster; its answer is sent.
+                return ()
             earlier = [self.device.recall(self.campaign, q) for q in questions]
             epsilon = 0.0 if all(e is not None for e in earlier) else plan.epsilon
             self.device.check_spending(self.campaign, epsilon)
             parts = []
             outside: dict[str, None] = {}
-            for question, known in zip(questions, earlier, strict=True):
-                if known is not None:
-                    parts.append(known)
+            for question, repeated in zip(questions, earlier, strict=True):
+                if repeated is not None:
+                    parts.append(repeated)
                     continue
                 answer = encode_answer(announcement.schema, question, record, self._source)
                 outside |= dict.fromkeys(answer.outside)
@@ -274,7 +331,7 @@ class Participant:
         return self._taken(state, "" if state == "acknowledged" else answer.reason)
 
     def _persist(self, request: Callable[[], Answer]) -> Answer | None:
-        """Try again after failures that pass, waiting longer each time, with jitter; None if no answer ever came."""
+        """Retry after temporary failures with increasing pauses; None if no answer came."""
         answer: Answer | None = None
         for attempt in range(self._tries):
             try:
@@ -287,13 +344,15 @@ class Participant:
                 asked = 0.0 if answer is None or answer.retry_after is None else answer.retry_after
                 pause = retry_pause(asked, 0.5 * 2**attempt)
                 if self._slept + pause > MAX_SLEEP:
-                    return answer  # what waits is sent at the next visit; no server holds the application up for longer
+                    # Waiting reports are sent at the next visit; no server blocks the
+                    # application for longer.
+                    return answer
                 self._slept += pause
                 self._sleep(pause)
         return answer
 
     def _note_unknown(self, answer: Answer) -> bool:
-        """End the reports of a campaign that its collector has not known for a long time; return whether it did."""
+        """End the reports of a campaign that its collector has long denied; return whether it did."""
         if not is_unknown_campaign(answer.status, answer.content_type, answer.body):
             return False
         self.device.check_address(self.campaign, self._server, self._moved)
@@ -309,17 +368,17 @@ class Participant:
 
 
 def retry_pause(asked: float, backoff: float) -> float:
-    """Seconds until the next try: what the server asks for plus a random part of the longer of it and `backoff`.
+    """The seconds until the next attempt.
 
-    The random part comes on top of what the server asks. Otherwise all devices that were refused together would
-    return together.
+    It is what the server asks for plus a random part of the larger one of that and `backoff`.
+    Without the random part, devices that were refused together would return together.
     """
     return asked + max(asked, backoff) * secrets.randbelow(1 << 32) / (1 << 32)
 
 
 @dataclass(frozen=True)
 class EncodedAnswer:
-    """The cell with which a record answers one question, and the attributes whose value is outside the domain."""
+    """The cell of a record for one question, and the attributes outside the domain."""
 
     cell: int
     outside: tuple[str, ...]
@@ -328,20 +387,22 @@ class EncodedAnswer:
 def encode_answer(
     schema: Schema, question: Question, record: Mapping[str, object], source: ByteSource
 ) -> EncodedAnswer:
-    """The cell of a record for one question. It never raises and depends on no other question of the plan.
+    """The cell of a record for one question. It never raises.
 
-    A collector chooses the domains and the questions it announces. If a device kept silent about a value that it
-    cannot encode, silence would be an answer without noise. So such a value is answered as missing where the schema
-    has that answer, otherwise by an answer drawn uniformly; either goes through the mechanism (decision 0016).
+    A collector chooses the domains and questions that it announces. If a device stayed silent
+    about a value that it cannot encode, silence would be an answer without noise. Such a value
+    is therefore answered as missing if the schema has that answer, otherwise by a uniformly
+    drawn answer; either goes through the mechanism (decision 0016).
 
-    The random bytes taken do not depend on the record: an answer is drawn for every attribute without a missing
-    answer, whether or not it is used. Only the question's attributes are read from the record.
+    The number of random bytes does not depend on the record: an answer is drawn for every
+    attribute without a missing answer, even if it is not used. Only the question's attributes
+    are read from the record. Other questions of the plan have no effect.
 
     Args:
         schema: The announced schema.
         question: A question that fits the schema, as `read_announcement` checks.
-        record: Values by attribute name; any mapping, however it behaves.
-        source: Random bytes for the answers drawn instead, and for rounding.
+        record: Values by attribute name.
+        source: Random bytes for drawn answers and for rounding.
     """
     cell = 0
     outside = []
@@ -364,22 +425,22 @@ def encode_answer(
 
 
 def code_of(attribute: Attribute, value: object) -> int | None:
-    """The value's code, None where it is outside the domain. None and NaN are missing answers.
+    """The code of a value; None if it is outside the domain. None and NaN are missing.
 
-    Agrees with the codes of a whole table (`dither.schema.table.encode`). A value that cannot be compared is outside.
+    It agrees with the codes of a whole table (`dither.schema.table.encode`). A value that cannot
+    be compared is outside the domain.
     """
     try:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return attribute.answers if attribute.missing else None
         return _place(attribute, value) if attribute.on_line else _label(attribute, value)
-    except (
-        Exception
-    ):  # whatever an object does when it is compared, the device answers all the same
+    except Exception:
+        # The device answers even if an object raises when it is compared.
         return None
 
 
 def rounded_code(attribute: Attribute, value: object, levels: int, draw: int) -> int | None:
-    """The level to which a draw rounds a value, None where it is no number of the domain."""
+    """The level to which a draw rounds a value; None if it is not a number of the domain."""
     try:
         number = _number(attribute, value)
         return None if number is None else level_of(attribute, number, levels, draw)
@@ -388,7 +449,7 @@ def rounded_code(attribute: Attribute, value: object, levels: int, draw: int) ->
 
 
 def draw_below(count: int, source: ByteSource) -> int:
-    """A number in 0..count-1, each exactly as likely: draws beyond the last one are drawn again."""
+    """A uniform number in 0..count-1, by rejection."""
     bits = (count - 1).bit_length()
     while True:
         drawn = int.from_bytes(source((bits + 7) // 8), "little") & ((1 << bits) - 1)
@@ -409,12 +470,13 @@ def _place(attribute: Attribute, value: object) -> int | None:
 
 
 def _number(attribute: Attribute, value: object) -> float | None:
-    """Where a value lies on its attribute's line, None where it is none."""
+    """The value on its attribute's line; None if it has none."""
     if attribute.kind != "numeric":
         return attribute.number(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
         return None
-    return value if type(value) is int else float(value)  # plain, so that it compares as numbers do
+    # A plain number, so that comparisons cannot be overridden.
+    return value if type(value) is int else float(value)
 
 
 def _label(attribute: Attribute, value: object) -> int | None:

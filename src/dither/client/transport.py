@@ -1,4 +1,7 @@
-"""HTTP from a device: TLS unless the collector is on the same machine, no redirects, no user agent. Standard library only."""
+"""HTTP for devices: TLS unless the collector is local, no redirects, no user agent.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,18 @@ from dither.reports.codec import document
 
 REPORTS_TYPE = "application/vnd.dither.reports"
 TIMEOUT = 30.0  # for one step, such as connecting or a single read
-REQUEST_SECONDS = 60.0  # for a whole request, however the other side spreads its answer out
+# Seconds for a whole request, even if the server sends its answer slowly.
+REQUEST_SECONDS = 60.0
 _CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,8})(;[^\r\n]*)?\r?\n")
 
 
 class Unreachable(DitherError):
-    """No answer came: the request may or may not have arrived."""
+    """No answer came; the request may or may not have arrived."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server said."""
+    """A server's response."""
 
     status: int
     body: bytes
@@ -40,9 +44,9 @@ class Answer:
 
     @property
     def reason(self) -> str:
-        """Why a request was refused, in the server's own words if it has any."""
-        said = document(self.body)
-        return str(said.get("detail") or said.get("title") or f"status {self.status}")[:500]
+        """The reason for a refusal, from the response or its status."""
+        problem = document(self.body)
+        return str(problem.get("detail") or problem.get("title") or f"status {self.status}")[:500]
 
 
 # method, address, body (None for GET) -> answer; raises Unreachable
@@ -50,13 +54,23 @@ Transport = Callable[[str, str, bytes | None], Answer]
 
 
 def http_transport(method: str, address: str, body: bytes | None = None) -> Answer:
-    """One request over a fresh connection."""
+    """Send one request over a new connection.
+
+    Raises:
+        Unreachable: No answer came.
+    """
     with closing(Connection(address)) as connection:
         return connection.request(method, urlsplit(address).path, body)
 
 
 class Connection:
-    """A connection that is kept open between requests, for a sender with many."""
+    """A connection that stays open between requests.
+
+    Args:
+        address: The collector's address. Only a local one may be http.
+        timeout: Seconds for one step, such as connecting or a single read.
+        seconds: Seconds for a whole request.
+    """
 
     def __init__(
         self, address: str, timeout: float = TIMEOUT, seconds: float = REQUEST_SECONDS
@@ -91,9 +105,12 @@ class Connection:
         headers: dict[str, str] | None = None,
         most: int | None = limits.PLAN_BYTES,
     ) -> Answer:
-        """One request, over in `seconds`; after any failure the connection starts afresh.
+        """Send one request; after any failure the next one opens a new connection.
 
-        Of an answer longer than `most`, one byte more is read.
+        At most `most` + 1 bytes of the answer are read.
+
+        Raises:
+            Unreachable: No complete answer came in time.
         """
         sent = dict(headers or {})
         if body is not None and "content-type" not in sent:
@@ -110,7 +127,7 @@ class Connection:
                 else:
                     data = response.read() if most is None else response.read(most + 1)
                     if not response.isclosed():
-                        self._http.close()  # longer than anyone should be
+                        self._http.close()  # longer than allowed
         except (OSError, ValueError, http.client.HTTPException) as error:
             self._http.close()
             raise Unreachable(f"the collector does not answer: {str(error)[:200]}") from None
@@ -119,7 +136,10 @@ class Connection:
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
-        """Ends the connection when the time for the whole request is over; timeouts of single reads never add up to that."""
+        """Close the connection when the time for the whole request is over.
+
+        Time-outs of single reads do not bound their sum.
+        """
         if self._http.sock is None:
             self._http.connect()
         connected = self._http.sock
@@ -127,7 +147,7 @@ class Connection:
 
         def end() -> None:
             late.set()
-            with suppress(OSError):  # it ended by itself meanwhile
+            with suppress(OSError):  # it has ended already
                 connected.shutdown(socket.SHUT_RDWR)
 
         timer = threading.Timer(self._seconds, end)
@@ -145,9 +165,10 @@ class Connection:
             raise TimeoutError(f"no whole answer within {self._seconds:g} s")
 
     def _dropped(self) -> bool:
-        """Whether the server has closed the kept connection meanwhile, as servers do with idle ones.
+        """Whether the server has closed the idle connection.
 
-        Between requests nothing but its end makes it readable. Nothing was sent yet, so connecting anew repeats nothing.
+        Between requests only the end of a connection makes it readable. Nothing was sent yet, so
+        reconnecting repeats nothing.
         """
         if self._http.sock is None:
             return False
@@ -161,7 +182,10 @@ class Connection:
 
 
 def _read_chunks(stream: BinaryIO, most: int | None) -> bytes:
-    """A body in chunks, of which one byte more than `most` is read. The standard reader takes a negative size for "all"."""
+    """Read a chunked body, at most `most` + 1 bytes.
+
+    The standard library's reader takes a negative size for "all".
+    """
     parts: list[bytes] = []
     held = 0
     while most is None or held <= most:

@@ -1,4 +1,4 @@
-"""Bundled and generated tables, and the one place that opens what a user names as a table."""
+"""Bundled and generated tables, and `open_table` for everything a user can name as a table."""
 
 from dither.datasets.bundled import (
     NAMES,

@@ -47,7 +47,7 @@ NAMES: tuple[str, ...] = tuple(_ABOUT)
 
 
 def load_dataset(name: str) -> Dataset:
-    """A bundled dataset by its name, or one that another package brings; the table is a PyArrow one.
+    """A bundled dataset, or one of a plug-in, by name; its table is a PyArrow table.
 
     >>> import dither
     >>> dither.load_dataset("adult").table.num_rows
@@ -75,7 +75,7 @@ def _is_dataset(name: object) -> bool:
 
 
 def _added(name: str) -> Dataset | None:
-    """Another package's dataset: its entry point names a function without arguments that gives a `Dataset`."""
+    """A plug-in's dataset: its entry point is a function that returns a `Dataset`."""
     added = None if name in NAMES else plugin("datasets", name)
     if added is None:
         return None
@@ -84,7 +84,8 @@ def _added(name: str) -> Dataset | None:
         raise added.fault("is no function that gives a dither.datasets.Dataset")
     try:
         made = make()
-    except (Exception, SystemExit) as error:  # another package's code may raise anything
+    except (Exception, SystemExit) as error:
+        # Another package's code may raise anything.
         raise added.fault(f"cannot be read: {type(error).__name__}: {error}") from error
     if not isinstance(made, Dataset):
         raise added.fault(f"gives a {type(made).__name__}, not a dither.datasets.Dataset")
@@ -97,8 +98,13 @@ INFERRED = "inferred-domain"
 
 @dataclass(frozen=True)
 class Reading:
-    """What of a table is read, and how a CSV file is written: `columns` (None: all) without `drop`; `keep` are asked however
-    much they look like identifiers, where the domain is inferred."""
+    """Which columns of a table are read, and how a CSV file is written.
+
+    Attributes:
+        columns: The columns to read; None for all.
+        drop: Columns to leave out.
+        keep: Columns to ask even if they look like identifiers, if the domain is inferred.
+    """
 
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
@@ -111,10 +117,11 @@ def open_table(
     schema: Schema | str | Path | None = None,
     reading: Reading | None = None,
 ) -> tuple[NativeTable, Schema, list[Notice]]:
-    """The table itself, its schema, and notes that the user has to see.
+    """Open a table: the table, its schema, and notices for the user.
 
-    Without a schema: the one that comes with the table's name (`named_schema`), and failing that the domain is inferred from the
-    rows, which the notes say. Columns that are not wanted are left out of both.
+    Without a schema the one that belongs to the table's name is used (`named_schema`). Otherwise
+    the domain is inferred from the rows, which a notice says. Unwanted columns are left out of
+    both.
     """
     how = reading or Reading()
     domain = _as_schema(schema)
@@ -143,9 +150,9 @@ def open_table(
 
 
 def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[Notice]]:
-    """The schema that a schema, a schema file, a bundled dataset's name, a table or a table's file stands for.
+    """The schema of a schema file, a bundled dataset, a table or a table's file.
 
-    Only where a table comes without one are its rows read, which the notices then say.
+    Rows are read only if a table has no schema, which a notice says.
     """
     if isinstance(given, Schema):
         return given, []
@@ -162,7 +169,11 @@ def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[No
 def wanted_columns(
     table: NativeTable, columns: Sequence[str] | None, drop: Sequence[str]
 ) -> list[str]:
-    """The columns to read, in the table's order. A name that the table lacks is an error."""
+    """The columns to read, in the table's order.
+
+    Raises:
+        TableError: The table lacks a named column.
+    """
     names = column_names(table)
     for name in (*(columns or ()), *drop):
         if name not in names:
@@ -186,9 +197,10 @@ def _narrow_schema(schema: Schema, names: Collection[str]) -> Schema:
 
 
 def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
-    """The schema that comes with what a user names as a table, if any, and which file it was taken from.
+    """The schema that belongs to a table's name, if any, and the file it was read from.
 
-    A bundled dataset has its own; a file may have one beside it, `<name>.schema.json` or `<name>.domain.json`.
+    A bundled dataset has a schema; a file may have one in the same folder, `<name>.schema.json`
+    or `<name>.domain.json`.
     """
     if isinstance(table, str) and (
         table in NAMES or (not Path(table).exists() and _is_dataset(table))
@@ -208,9 +220,9 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
 def published_layout(
     table: NativeTable | str | Path, layout: Layout, schema: Schema, notices: Sequence[Notice]
 ) -> Layout:
-    """The columns and types of a synthetic table: decided by public facts (`public_layout`).
+    """The columns and types of a synthetic table, determined by public facts (`public_layout`).
 
-    Where the domain itself was inferred from the rows, which the notices say leaks it, the types are the input's own.
+    If the domain was inferred from the rows, which a notice says, the types are the input's.
     """
     if any(notice.code == INFERRED for notice in notices):
         return layout

@@ -1,4 +1,4 @@
-"""Populations with a known joint distribution: a small random Bayes network over attributes of every kind."""
+"""Populations with a known joint distribution: random Bayes networks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _CYCLE = ("categorical", "ordinal", "numeric", "boolean")
 
 @dataclass(frozen=True)
 class RandomNetwork:
-    """A Bayes network: attribute i depends on `parents[i]`, all of them before i, by the table `conditionals[i]`.
+    """A Bayes network: attribute i depends on `parents[i]`, all before i.
 
-    A table has one axis for each parent in order, then one for the attribute's codes, along which it adds up to one.
+    The table `conditionals[i]` has one axis for each parent in order, then one for the
+    attribute's codes, along which it sums to one.
     """
 
     schema: Schema
@@ -39,7 +40,8 @@ class RandomNetwork:
             cumulative = np.cumsum(table.reshape(-1, table.shape[-1]), axis=1)
             uniform = rng.random(rows)
             drawn = np.zeros(rows, dtype=np.int32)
-            for threshold in cumulative.T[:-1]:  # one pass per code keeps memory at a few columns
+            # One pass per code keeps memory at a few columns.
+            for threshold in cumulative.T[:-1]:
                 drawn += uniform >= threshold[given]
             codes[:, i] = drawn
         return codes
@@ -65,12 +67,18 @@ def generate_network(
     seed: int,
     missing: bool = False,
 ) -> RandomNetwork:
-    """A random network over `attributes` attributes, or over attributes of the cardinalities given.
+    """A random network.
 
-    Each attribute has up to `parents` parents among the few before it, so exact marginals stay cheap however many there
-    are. Conditional tables are softmaxes of normal scores: `strength` scales the part that depends on the parents, and
-    0 makes the attributes independent. With `missing`, every second attribute of three codes or more has a missing
-    code, its last. The same seed gives the same network.
+    Conditional tables are softmaxes of normal scores. Parents are among the few attributes
+    before, so exact marginals stay cheap for any number of attributes. Equal seeds produce equal
+    networks.
+
+    Args:
+        attributes: The number of attributes, or their cardinalities.
+        parents: The largest number of parents of an attribute.
+        strength: Scales the part that depends on the parents; 0 makes attributes independent.
+        missing: Whether every second attribute with three codes or more has a missing code, its
+            last.
     """
     rng = np.random.default_rng(seed)
     if isinstance(attributes, int):
@@ -103,7 +111,7 @@ def generate_network(
 
 
 def _attribute(position: int, codes: int, missing: bool) -> Attribute:
-    """An attribute with so many codes; the kinds take turns, as far as the number of codes allows."""
+    """An attribute with this number of codes; kinds alternate if the number allows."""
     missing = missing and codes >= 3
     answers = codes - int(missing)
     kind = _CYCLE[position % len(_CYCLE)]

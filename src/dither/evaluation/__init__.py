@@ -1,4 +1,4 @@
-"""12. How good a release is: distances of marginals, with the truth; and what a mechanism gives away, measured."""
+"""The error of a release against the true table, and empirical audits of mechanisms."""
 
 from dither.evaluation.compare import Evaluation, evaluate
 from dither.evaluation.metrics import WaySummary, evaluate_codes

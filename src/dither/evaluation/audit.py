@@ -1,16 +1,19 @@
-"""Does a mechanism keep its epsilon? The exact figure from its law, and a lower bound from reports it really makes.
+"""Audit a mechanism: epsilon from its exact law, and a lower bound from sampled reports.
 
-The lower bound comes from an attack. The attacker knows that a report was made from one of two inputs, the two that
-are easiest to tell apart, and looks for the event with the largest likelihood ratio (Neyman and Pearson). With hits
-counted over many reports of each input, exact (Clopper-Pearson) limits give epsilon >= ln(lower_1 / upper_2) with the
-stated confidence. A correct mechanism gives a bound just below its epsilon; a bound above it proves a violation.
+The lower bound comes from an attack. The attacker knows that a report was made from one of two
+inputs, the two with the most different laws, and uses the event with the largest likelihood
+ratio (Neyman and Pearson). With hits counted over many reports of each input, exact
+(Clopper-Pearson) limits imply epsilon >= ln(lower_1 / upper_2) with the stated confidence. A
+correct mechanism has a bound just below its epsilon; a bound above it proves a violation.
 
-A report may consist of many parts, each with a small share of epsilon, as the bits of a Bloom filter. The event that
-all of them favour one input is then too rare to be seen. Where a mechanism draws its parts independently and by one
-law, their losses add up, so the bound of one part, pooled over all parts, is multiplied by their number. The event of
-the whole report is tested as well, which assumes nothing; the better of the two bounds counts.
+A report may consist of many parts, each with a small share of epsilon, such as the bits of a
+Bloom filter. The event that all of them favour one input is then too rare to observe. If a
+mechanism draws its parts independently from one law, their losses add up, so the bound of one
+part, pooled over all parts, is multiplied by their number. The event of the whole report is
+tested as well, which assumes nothing; the better of the two bounds counts.
 
-Reference: Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of differential privacy", CCS 2018.
+Reference: Ding, Wang, Wang, Zhang, Kifer, "Detecting violations of differential privacy",
+CCS 2018.
 """
 
 from __future__ import annotations
@@ -52,30 +55,37 @@ from dither.mechanisms import (
 from dither.methods.histogram.ranges import interval_strategy
 from dither.types import Floats, JsonObject
 
-CONFIDENCE = 0.999  # of a bound: a correct mechanism fails an audit at most once in a thousand runs
+# Of a bound: a correct mechanism fails an audit at most once in a thousand runs.
+CONFIDENCE = 0.999
 MIN_TRIALS = 100  # fewer would say nothing
 USUAL_TRIALS = 20_000
-MAX_TRIALS = 16 * USUAL_TRIALS  # where the number is left to the audit: a few seconds
-TARGET = 0.85  # the share of what an event can show that the bound is expected to reach
+# The default number of trials, a few seconds.
+MAX_TRIALS = 16 * USUAL_TRIALS
+# The share of what an event can show that the bound is expected to reach.
+TARGET = 0.85
 PILOT = 2_000
-LAW_BITS = 13  # of a report, up to which two laws are written out in a fraction of a second
+# Two laws of this size are enumerated in a fraction of a second.
+LAW_BITS = 13
 CELLS, ATTRIBUTES = 16, 4
 ALL_PAIRS = 24  # cells up to which the attack compares every pair of inputs
-MAX_LAW_ENTRIES = 100_000  # probabilities that are written out exactly: a second or two
+# Exact probabilities of all laws together, about two seconds.
+MAX_LAW_ENTRIES = 100_000
 ALL_INPUTS, TWO_INPUTS, STATED = "all inputs", "two inputs", "stated"
 LOCAL_NAMES = (*NAMES, *(name for name in (*MECHANISMS, *MEANS) if name not in NAMES))
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The verdict on one mechanism at one epsilon.
+    """The result of auditing one mechanism at one epsilon.
 
-    `epsilon_stated` is what the mechanism says it spends, `epsilon_exact` what its law gives away (None where the
-    law gives an unbounded loss, see `problem`). `law` says how much of the law of a local mechanism was compared:
-    that of "all inputs", that of the "two inputs" of the attack, or none, where it is too long to write out; then
-    `epsilon_exact` is the "stated" figure again. (Of `olh` it is the law under one hash function, which is drawn
-    independently of the input.) `trials` is the number of reports made for each of two inputs, or the
-    number of releases of a central method.
+    Attributes:
+        epsilon_stated: The epsilon that the mechanism states.
+        epsilon_exact: The epsilon of its law; None if the loss is unbounded (see `problem`).
+        law: How much of a local mechanism's law was compared: "all inputs", the "two inputs" of
+            the attack, or "stated" if the law is too long to enumerate; then `epsilon_exact` is
+            the stated figure. (For `olh` it is the law under one hash function, which is drawn
+            independently of the input.)
+        trials: The number of reports for each of two inputs, or of releases of a central method.
     """
 
     mechanism: str
@@ -94,7 +104,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether neither the law nor the reports give away more than was stated and asked for."""
+        """Whether neither the law nor the reports exceed the stated and the requested epsilon."""
         if self.problem is not None or self.epsilon_exact is None:
             return False
         given_away = max(self.epsilon_exact, self.epsilon_empirical_lower)
@@ -107,7 +117,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class _Attack:
-    """Two inputs, and how many of a report's independent, equally distributed parts favour the first of them."""
+    """Two inputs, and the number of a report's independent parts that favour the first."""
 
     first: Any
     second: Any
@@ -118,16 +128,17 @@ class _Attack:
 def audited_mechanism(
     name: str, epsilon: float, cells: int = CELLS, attributes: int = ATTRIBUTES
 ) -> Randomiser:
-    """A local mechanism by name, built for an audit: every built-in one, and those of other packages.
+    """A local mechanism by name, built for an audit.
 
     Args:
         name: One of `LOCAL_NAMES` or a plug-in's name.
-        epsilon: The guarantee asked for.
-        cells: The number of values of a categorical question. Mechanisms for means take numbers and ignore it.
-        attributes: The number of attributes of `duchi-vector` and `several-means`; the others ignore it.
+        epsilon: The requested guarantee.
+        cells: The number of values of a categorical question; ignored by mechanisms for means.
+        attributes: The number of attributes of `duchi-vector` and `several-means`; ignored by the
+            others.
 
     Raises:
-        ParameterError: If there is no mechanism of this name, or it cannot be built for so many cells.
+        ParameterError: No mechanism has this name, or it cannot be built for these cells.
     """
     check_whole("attributes", attributes, 1, MAX_ATTRIBUTES)
     if name == SquareWave.name:
@@ -150,7 +161,7 @@ def audited_mechanism(
 
 @singledispatch
 def _attack_on(mechanism: Any) -> _Attack:
-    """The inputs and the event by which an attacker tells a mechanism's reports apart best."""
+    """The inputs and the event of the most powerful attack on a mechanism."""
     raise TypeError(f"no attack is known on {type(mechanism).__name__}")
 
 
@@ -232,9 +243,10 @@ def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
 def _favoured_outputs(
     first: Floats, second: Floats, trials: int = USUAL_TRIALS
 ) -> tuple[frozenset[int], float]:
-    """The outputs above a likelihood ratio, and the bound expected of them: the ratio that makes it largest."""
+    """The outputs above the likelihood ratio with the largest expected bound, and that bound."""
     possible = np.flatnonzero(first)
-    with np.errstate(divide="ignore", invalid="ignore"):  # outputs that the second never gives
+    # Outputs that the second input never produces.
+    with np.errstate(divide="ignore", invalid="ignore"):
         order = possible[np.argsort(-first[possible] / second[possible], kind="stable")]
         expected = _expected_bound(np.cumsum(first[order]), np.cumsum(second[order]), trials)
     expected = np.nan_to_num(expected, nan=-math.inf, posinf=math.inf, neginf=-math.inf)
@@ -255,22 +267,22 @@ def _expected_bound(first: Any, second: Any, trials: float, confidence: float = 
 
 
 def _lower_limit(hits: int, trials: int, error: float) -> float:
-    """The Clopper-Pearson lower limit of a probability, wrong with at most this probability."""
+    """The Clopper-Pearson lower limit of a probability, wrong with at most `error`."""
     return float(betaincinv(hits, trials - hits + 1, error)) if hits else 0.0
 
 
 def upper_limit(hits: int, trials: int, error: float) -> float:
-    """The Clopper-Pearson upper limit of a probability, wrong with at most this probability."""
+    """The Clopper-Pearson upper limit of a probability, wrong with at most `error`."""
     return float(betaincinv(hits + 1, trials - hits, 1 - error)) if hits < trials else 1.0
 
 
 def ratio_bound(first: int, second: int, trials: int, error: float) -> float:
-    """A lower bound of epsilon from hits in as many trials of each, wrong with at most this probability."""
+    """A lower bound of epsilon from the hits of both inputs, wrong with at most `error`."""
     return max(0.0, log_ratio_limit(first, second, trials, error))
 
 
 def log_ratio_limit(first: int, second: int, trials: int, error: float) -> float:
-    """A lower limit of ln(P_1 / P_2), wrong with at most this probability; it may be negative."""
+    """A lower limit of ln(P_1 / P_2), wrong with at most `error`; it may be negative."""
     lower, upper = _lower_limit(first, trials, error / 2), upper_limit(second, trials, error / 2)
     return math.log(lower / upper) if lower > 0 else -math.inf
 
@@ -278,18 +290,19 @@ def log_ratio_limit(first: int, second: int, trials: int, error: float) -> float
 def empirical_lower_bound(
     mechanism: Randomiser, trials: int | None, source: ByteSource, confidence: float = CONFIDENCE
 ) -> tuple[float, int]:
-    """A lower bound of epsilon, valid with the stated confidence, and the number of reports of each input it took.
+    """A lower bound of epsilon with the stated confidence, and the number of reports per input.
 
     Args:
-        mechanism: What is attacked; reports come from its `randomise`, the code that a device runs.
-        trials: Reports for each of two inputs. None makes as many as let the bound reach `TARGET` of what the event
-            can show, `USUAL_TRIALS` at least and `MAX_TRIALS` at most. Rare events (large epsilons, many cells of
-            `grr`) need more than that; the bound is then valid but low.
+        mechanism: The mechanism to attack; reports come from `randomise`, which devices run.
+        trials: Reports for each of two inputs. By default enough for the bound to reach `TARGET`
+            of what the event can show, from `USUAL_TRIALS` to `MAX_TRIALS`. Rare events (large
+            epsilons, many cells of `grr`) need more; the bound is then valid but low.
         source: Random bytes.
-        confidence: The probability with which the bound is at most the true epsilon.
+        confidence: The probability that the bound is at most the true epsilon.
     """
     attack = _attack_on(mechanism)
-    # The pilot's reports choose the event and the number of trials, and are not used again: the bound stays valid.
+    # The pilot's reports choose the event and the number of trials, and are not used
+    # again: the bound stays valid.
     pilot = _hits(mechanism, attack, PILOT if trials is None else min(PILOT, trials), source)
     count = _trials_for(pilot, attack.parts, confidence) if trials is None else trials
     first, second = _hits(mechanism, attack, count, source)
@@ -316,7 +329,7 @@ def _hits(
 
 
 def _least_hits(first: Any, second: Any) -> int:
-    """From how many favourable parts on a report counts as a hit: by the pilot's reports."""
+    """The number of favourable parts from which a report is a hit, chosen by a pilot."""
     above = [
         (counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)
     ]
@@ -338,16 +351,16 @@ def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
 
 
 def _epsilon_of_law(mechanism: Randomiser, attack: _Attack) -> tuple[float | None, str]:
-    """The epsilon that a mechanism's own probabilities give, and for which inputs they were compared.
+    """The epsilon of a mechanism's law, and the inputs that were compared.
 
     Args:
         mechanism: Any local mechanism.
-        attack: Its attack, whose two inputs are compared where all of them are too many.
+        attack: Its attack, whose two inputs are compared if all of them are too many.
 
     Returns:
-        ln of the largest ratio between the probabilities of one report under two inputs, rounded up;
-        infinite if only one of them can give that report, None where the law is too long to write
-        out. And one of `ALL_INPUTS`, `TWO_INPUTS` and `STATED`.
+        ln of the largest ratio between the probabilities of one report under two inputs, rounded
+        up; infinite if only one of them can produce that report, None if the law is too long to
+        enumerate. And one of `ALL_INPUTS`, `TWO_INPUTS` and `STATED`.
     """
     if isinstance(mechanism, OutputMechanism):
         ratio = _extremes_of_outputs(mechanism)[0]
@@ -375,22 +388,22 @@ def _epsilon_of_law(mechanism: Randomiser, attack: _Attack) -> tuple[float | Non
 
 
 def _largest_ratio(laws: Sequence[dict[bytes, Fraction]]) -> Fraction | None:
-    """The largest ratio of a report's probabilities under two laws; None if it is unbounded."""
+    """The largest ratio of a report's probabilities under two laws; None if unbounded."""
     largest = Fraction(1)
     for report in set().union(*laws):
-        chances = [law.get(report, Fraction(0)) for law in laws]
-        if max(chances) == 0:
+        probabilities = [law.get(report, Fraction(0)) for law in laws]
+        if max(probabilities) == 0:
             continue
-        if min(chances) == 0:
+        if min(probabilities) == 0:
             return None
-        largest = max(largest, max(chances) / min(chances))
+        largest = max(largest, max(probabilities) / min(probabilities))
     return largest
 
 
 def _extremes_of_outputs(mechanism: OutputMechanism) -> tuple[Fraction | None, tuple[int, int]]:
-    """The largest ratio of an output's draws in two cells, None if it is unbounded, and these cells.
+    """The largest ratio of an output's draws in two cells, None if unbounded, and these cells.
 
-    It takes one pass over the cells, so every mechanism of outputs is compared in all of its inputs.
+    One pass over the cells is enough, so all inputs of an `OutputMechanism` are compared.
     """
     most = [(draws, 0) for draws in mechanism.column(0)]
     least = list(most)
@@ -414,7 +427,7 @@ def audit(
     source: ByteSource,
     confidence: float = CONFIDENCE,
 ) -> Audit:
-    """Check a local mechanism against the epsilon that was asked of it; the arguments are those of the lower bound."""
+    """Audit a local mechanism; the arguments are those of `empirical_lower_bound`."""
     check_whole_or_none("trials", trials, MIN_TRIALS)
     bound, made = empirical_lower_bound(mechanism, trials, source, confidence)
     of_law, compared = _epsilon_of_law(mechanism, _attack_on(mechanism))

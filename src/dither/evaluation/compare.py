@@ -37,7 +37,7 @@ DEFAULT_WAYS = (1, 2, 3)
 
 @dataclass(frozen=True)
 class _CommonTables:
-    """A real and a synthetic table under one schema: as they were read, and in its codes."""
+    """A real and a synthetic table under one schema, as tables and as codes."""
 
     real: NativeTable
     synthetic: NativeTable
@@ -51,14 +51,15 @@ def common_tables(
     synthetic: NativeTable | str | Path,
     schema: Schema | str | Path | None,
 ) -> _CommonTables:
-    """Both tables and the schema used.
+    """Both tables under one schema.
 
-    Without a schema: that of the real table if it is bundled or has one beside it, else inferred from both tables
-    together, so that a label which only one of them has is no error. A value outside a given domain names its table.
+    Without a schema it is that of the real table (`named_schema`), else inferred from both tables
+    together, so that a label of only one table is valid. A value outside a given domain is an
+    error that names its table.
     """
     first, domain, notes = open_table(real, schema)
     if schema is None and any(note.code == INFERRED for note in notes):
-        # Read as it stands, like the first: the labels of one table must not decide how the other's file is read.
+        # The labels of one table must not affect how the other's file is read.
         second = read_named(synthetic) if isinstance(synthetic, (str, Path)) else synthetic
         domain = infer_schema(_stack(first, second))
     else:
@@ -69,7 +70,7 @@ def common_tables(
 
 
 def _stack(first: NativeTable, second: NativeTable) -> pa.Table:
-    """Both tables' rows under the first one's columns, in the plainest types that hold both."""
+    """The rows of both tables with the columns of the first, in the plainest common types."""
     upper, lower = to_arrow(first), to_arrow(second)
     for name in upper.column_names:
         if name not in lower.column_names:
@@ -92,7 +93,7 @@ def _stack(first: NativeTable, second: NativeTable) -> pa.Table:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The same table with dictionary-encoded labels as the labels themselves, which always go together."""
+    """The table with dictionary-encoded columns decoded, so that tables can be concatenated."""
     columns = []
     for column in table.columns:
         kind = column.type
@@ -109,12 +110,16 @@ def _codes(table: NativeTable, schema: Schema, which: str) -> Codes:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Distances between two tables by the number of attributes taken together, each a mean over sets of attributes.
+    """Distances between two tables, by the number of attributes taken together.
 
-    `tvd` is the total variation distance in [0, 1], `kl` the Kullback-Leibler divergence in nats, `mse` the mean
-    squared difference of a cell; `ways` has the spread and the worst set beside them. `columns` compares numbers and times on
-    their own scale, which bins cannot flatter; `broken` is the share of real and of synthetic rows that break a rule of the schema,
-    None if it has none. `sdmetrics` has that library's scores if they were asked for.
+    Attributes:
+        tvd: The mean total variation distance over sets of attributes, in [0, 1].
+        kl: The mean Kullback-Leibler divergence, in nats.
+        mse: The mean squared difference of a cell.
+        ways: The spread and the worst set, by number of attributes.
+        columns: Numbers and times compared on their own scale, independent of bins.
+        broken: The shares of real and of synthetic rows that violate a rule; None without rules.
+        sdmetrics: The scores of SDMetrics, if requested.
     """
 
     ways: dict[int, WaySummary]
@@ -127,28 +132,28 @@ class Evaluation:
     @property
     def tvd(self) -> dict[int, float]:
         """Mean total variation distance for each number of attributes."""
-        return {k: found.tvd for k, found in self.ways.items()}
+        return {k: summary.tvd for k, summary in self.ways.items()}
 
     @property
     def kl(self) -> dict[int, float]:
         """Mean Kullback-Leibler divergence for each number of attributes."""
-        return {k: found.kl for k, found in self.ways.items()}
+        return {k: summary.kl for k, summary in self.ways.items()}
 
     @property
     def mse(self) -> dict[int, float]:
         """Mean squared error of a cell for each number of attributes."""
-        return {k: found.mse for k, found in self.ways.items()}
+        return {k: summary.mse for k, summary in self.ways.items()}
 
     def to_json(self) -> JsonObject:
         """Plain values, with the number of attributes as text keys."""
         sets = {
             str(k): {
-                "used": found.sets,
-                "possible": found.possible_sets,
-                "tvd_spread": found.tvd_spread,
-                "worst": {"attributes": list(found.worst), "tvd": found.worst_tvd},
+                "used": summary.sets,
+                "possible": summary.possible_sets,
+                "tvd_spread": summary.tvd_spread,
+                "worst": {"attributes": list(summary.worst), "tvd": summary.worst_tvd},
             }
-            for k, found in self.ways.items()
+            for k, summary in self.ways.items()
         }
         return {
             "tvd": {str(k): value for k, value in self.tvd.items()},
@@ -176,12 +181,18 @@ def evaluate(
     sdmetrics: bool = False,
     progress: Progress | bool | None = None,
 ) -> Evaluation:
-    """How far a synthetic table is from a real one, on marginals of 1, 2 and 3 attributes unless `ways` says otherwise.
+    """Compare a synthetic table with the real one on k-way marginals.
 
-    Tables are pandas, polars or PyArrow, CSV or Parquet files, or bundled datasets' names. In marginals numbers are compared in
-    the schema's bins, and beside them on their own scale. With more than `max_sets` sets of attributes that many are drawn; the
-    same seed draws the same ones. With `sdmetrics` the scores of SDMetrics' quality report stand beside, if that library is
-    installed. `progress` is as for `publish`.
+    Args:
+        real: A pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset.
+        synthetic: Likewise.
+        schema: The schema; by default that of the real table, else inferred.
+        ways: The numbers of attributes taken together; 1, 2 and 3 by default. Numbers are
+            compared in the schema's bins, and in `columns` on their own scale.
+        max_sets: The largest number of sets of attributes; of more a sample is drawn.
+        seed: The seed of that sample.
+        sdmetrics: Whether to compute the quality report of SDMetrics, if installed.
+        progress: As for `publish`.
 
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
@@ -193,10 +204,11 @@ def evaluate(
     tables = common_tables(real, synthetic, schema)
     first, second, domain = tables.real_codes, tables.synthetic_codes, tables.schema
     asked = tuple(ways)
-    if asked == DEFAULT_WAYS:  # nobody asked for three attributes of a table that has two
+    # The default does not apply to tables with fewer attributes.
+    if asked == DEFAULT_WAYS:
         asked = DEFAULT_WAYS[: len(domain)]
     with followed(progress) as show:
-        found = evaluate_codes(
+        distances = evaluate_codes(
             first, second, domain, asked, max_sets, np.random.default_rng(seed), show
         )
     scales = own_scales(tables.real, tables.synthetic, domain)
@@ -206,7 +218,7 @@ def evaluate(
         else None
     )
     scores = _sdmetrics_scores(tables) if sdmetrics else None
-    return Evaluation(found, len(first), len(second), scales, wrong, scores)
+    return Evaluation(distances, len(first), len(second), scales, wrong, scores)
 
 
 # The scores of SDMetrics' quality report, computed by that library itself.
@@ -222,7 +234,7 @@ SDTYPES = {
 
 @dataclass(frozen=True)
 class Score:
-    """One column's or one pair's score and the metric it is of; None where the library could not compute it."""
+    """The score of one column or pair, and its metric; None if it could not be computed."""
 
     columns: tuple[str, ...]
     metric: str
@@ -231,9 +243,10 @@ class Score:
 
 @dataclass(frozen=True)
 class SDMetricsScores:
-    """What SDMetrics' QualityReport says; `sdtypes` is how each column was treated.
+    """The scores of SDMetrics' QualityReport; `sdtypes` is the treatment of each column.
 
-    Column Shapes and Column Pair Trends are means of scores between 0 and 1, where 1 is best; the overall score is their mean.
+    Column Shapes and Column Pair Trends are means of scores between 0 and 1 (best); the overall
+    score is their mean.
     """
 
     overall: float
@@ -246,7 +259,7 @@ class SDMetricsScores:
 
     @property
     def unscored(self) -> int:
-        """How many columns and pairs the library could not score, such as correlations with a constant."""
+        """The number of columns and pairs without a score, such as correlations with a constant."""
         return sum(score.score is None for score in (*self.columns, *self.pairs))
 
     def to_json(self) -> JsonObject:
@@ -282,11 +295,11 @@ def _require_sdmetrics() -> None:
 
 
 def sdmetrics_metadata(schema: Schema) -> JsonObject:
-    """A schema as the metadata that SDMetrics and SDV read: what each column is.
+    """A schema as the metadata of SDMetrics and SDV.
 
-    `numeric` attributes and times are numerical, compared as numbers (KSComplement, CorrelationSimilarity); `categorical`,
-    `ordinal` and `boolean` ones are compared value by value (TVComplement, ContingencySimilarity, which are one minus the total
-    variation distance of one and of two attributes).
+    `numeric` attributes and times are numerical (KSComplement, CorrelationSimilarity);
+    `categorical`, `ordinal` and `boolean` ones are compared value by value (TVComplement,
+    ContingencySimilarity, one minus the total variation distance of one and of two attributes).
     """
     return {
         "columns": {
@@ -297,7 +310,7 @@ def sdmetrics_metadata(schema: Schema) -> JsonObject:
 
 
 def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
-    """The quality report of two tables; all rows count, so that the same tables always give the same scores."""
+    """The quality report of two tables over all rows, so that scores are deterministic."""
     _require_sdmetrics()
     metadata = sdmetrics_metadata(tables.schema)
     real = sdmetrics_frame(tables.real, tables.real_codes, tables.schema)
@@ -305,7 +318,8 @@ def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what cannot be scored is counted instead
         report: Any = import_module("sdmetrics.reports.single_table").QualityReport()
-        report.num_rows_subsample = None  # above 50,000 rows it would draw some without a seed
+        # Above 50,000 rows SDMetrics would sample without a seed.
+        report.num_rows_subsample = None
         report.generate(real, synthetic, metadata, verbose=False)
     shown = dict(
         zip(*(report.get_properties()[name] for name in ("Property", "Score")), strict=True)
@@ -322,9 +336,9 @@ def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
 
 
 def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.DataFrame:
-    """A table as SDMetrics takes it: a pandas frame with numbers as such and all else as labels; missing values are None.
+    """A pandas frame for SDMetrics: numbers as numbers, other values as labels, missing as None.
 
-    Labels come from the codes, so that both tables write the same value alike whatever files they were read from.
+    Labels come from the codes, so both tables write equal values equally.
     """
     import pandas as pd
 

@@ -1,6 +1,7 @@
-"""What synthetic rows are good for: classifiers trained on them and tested on real rows that nobody was asked about.
+"""Accuracy of classifiers trained on synthetic rows and tested on held-out real rows.
 
-References: LoPub (Ren et al., 2018) section 6.3 (SVM on binary attributes, random forest on all).
+References: LoPub (Ren et al., 2018) section 6.3 (SVM on binary attributes, random forest on
+all).
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.svm import LinearSVC
 
 from dither.errors import ParameterError
 from dither.schema import Schema
@@ -27,9 +31,10 @@ def train_and_test(
     seed: int = 0,
     rows: int = 10_000,
 ) -> float:
-    """The accuracy on `test` of a classifier trained on at most `rows` rows of `train`, drawn without replacement.
+    """The accuracy on `test` of a classifier trained on at most `rows` rows of `train`.
 
-    The SVM is linear on one-hot features, the forest has 50 trees on codes; a training set with one class predicts it.
+    Rows are drawn without replacement. The SVM is linear on one-hot features, the forest has 50
+    trees on codes; a training set with one class predicts it.
     """
     if classifier not in CLASSIFIERS:
         raise ParameterError(
@@ -40,17 +45,17 @@ def train_and_test(
     rng = np.random.default_rng(seed)
     chosen = train if len(train) <= rows else train[rng.choice(len(train), rows, replace=False)]
     position = schema.index(target)
-    known, wanted = chosen[:, position], test[:, position]
-    if (known == known[0]).all():
-        return float((wanted == known[0]).mean())
+    labels, wanted = chosen[:, position], test[:, position]
+    if (labels == labels[0]).all():
+        return float((wanted == labels[0]).mean())
     model = _model(classifier, seed)
     encode = _one_hot if classifier == "svm" else _plain
-    model.fit(encode(schema, chosen, position), known)
+    model.fit(encode(schema, chosen, position), labels)
     return float((model.predict(encode(schema, test, position)) == wanted).mean())
 
 
 def split_rows(codes: Codes, share: float, rng: np.random.Generator) -> tuple[Codes, Codes]:
-    """Rows to train and rows to test on, shuffled first: published tables are often sorted."""
+    """Shuffled rows for training and testing; published tables are often sorted."""
     if not 0 < share < 1:
         raise ParameterError(
             f"the share of test rows must lie between 0 and 1, not {share!r}",
@@ -64,18 +69,12 @@ def split_rows(codes: Codes, share: float, rng: np.random.Generator) -> tuple[Co
 
 def _model(classifier: Classifier, seed: int) -> Any:
     if classifier == "svm":
-        from sklearn.svm import LinearSVC
-
         return LinearSVC(dual=False, tol=1e-3, max_iter=2_000)
-    from sklearn.ensemble import RandomForestClassifier
-
     return RandomForestClassifier(n_estimators=50, min_samples_leaf=2, random_state=seed, n_jobs=1)
 
 
 def _one_hot(schema: Schema, codes: Codes, left_out: int) -> Any:
     """All attributes but one as indicator columns; the first code of each is the reference."""
-    from scipy.sparse import csr_matrix
-
     sizes = [0 if i == left_out else k - 1 for i, k in enumerate(schema.cardinalities)]
     starts = np.cumsum([0, *sizes])
     kept = [i for i in range(len(schema)) if i != left_out]

@@ -1,4 +1,4 @@
-"""How far two tables are apart on their k-way marginals: total variation, Kullback-Leibler, squared error."""
+"""Distances of two tables on k-way marginals: total variation, Kullback-Leibler, squared error."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from dither.schema import Schema
 from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats, Progress
 
-DENSE_CELLS = (
-    4_000_000  # beyond this a marginal is counted over the cells that occur; 32 MB per table
-)
+# Beyond this a marginal is counted over the cells that occur; 32 MB per table.
+DENSE_CELLS = 4_000_000
 _CODE_LIMIT = 1 << 62
 
 
@@ -32,7 +31,7 @@ class Distances:
 
 @dataclass(frozen=True)
 class WaySummary:
-    """The distances of all k-way marginals that were compared: means, the spread of the TVD, and the worst set."""
+    """The distances of the compared k-way marginals: means, spread of the TVD, worst set."""
 
     tvd: float
     kl: float
@@ -45,23 +44,24 @@ class WaySummary:
 
 
 def marginal(codes: Codes, cardinalities: Sequence[int], positions: Sequence[int]) -> Floats:
-    """The relative frequencies of the product domain of some columns, one axis per column in the order given."""
+    """The relative frequencies of the product domain of some columns, one axis per column."""
     return np.asarray(
         count_cells(codes, cardinalities, positions) / max(len(codes), 1), dtype=np.float64
     )
 
 
 def tvd(first: Floats, second: Floats) -> float:
-    """Total variation distance, half the sum of absolute differences: 0 for equal, 1 for disjoint distributions."""
+    """Total variation distance, half the sum of absolute differences, in [0, 1]."""
     return float(0.5 * np.abs(first - second).sum())
 
 
 def kl(real: Floats, synthetic: Floats, floor: float) -> float:
     """Kullback-Leibler divergence of the synthetic from the real distribution, in nats.
 
-    A cell that the real table has and the synthetic one lacks would make it infinite. Such cells (and any below
-    `floor`) are first raised to `floor` and the synthetic distribution is scaled back to one; with m synthetic rows
-    the floor is half a row, 1/(2m). Nothing changes where no cell is below it, so equal tables give exactly 0.
+    A cell of the real table that the synthetic one lacks would make it infinite. Cells below
+    `floor` are therefore raised to `floor` and the synthetic distribution is rescaled to one;
+    with m synthetic rows the floor is half a row, 1/(2m). Without such cells nothing changes, so
+    equal tables have exactly 0.
     """
     seen = real > 0
     p, q = real[seen], synthetic[seen]
@@ -71,16 +71,19 @@ def kl(real: Floats, synthetic: Floats, floor: float) -> float:
 
 
 def mse(first: Floats, second: Floats, cells: int | None = None) -> float:
-    """Mean squared difference over all cells of the domain; `cells` when the arrays leave out cells empty in both."""
+    """Mean squared difference over all cells of the domain.
+
+    `cells` is their number if the arrays leave out cells that are empty in both.
+    """
     return float(np.square(first - second).sum()) / (first.size if cells is None else cells)
 
 
 def attribute_sets(
     count: int, ways: int, max_sets: int, rng: np.random.Generator
 ) -> list[tuple[int, ...]]:
-    """All sets of `ways` out of `count` positions if there are at most `max_sets`, else that many distinct random ones.
+    """All sets of `ways` out of `count` positions, or `max_sets` distinct random ones.
 
-    Each set is equally likely to be drawn; the list of all combinations is never made.
+    Each set is equally likely to be drawn; the list of all combinations is never built.
     """
     total = math.comb(count, ways)
     if total <= max_sets:
@@ -111,8 +114,8 @@ def evaluate_codes(
 ) -> dict[int, WaySummary]:
     """Compare two tables of codes on their k-way marginals, for each k of `ways`.
 
-    At most `max_sets` attribute sets per way are used, drawn with `rng` (seed 0 if none is given). Memory stays bounded
-    whatever the domain: large marginals are counted sparsely.
+    At most `max_sets` attribute sets per way are used, drawn with `rng` (by default with seed 0).
+    Large marginals are counted sparsely, so memory stays bounded for any domain.
     """
     check_codes(real, schema, "real")
     check_codes(synthetic, schema, "synthetic")
@@ -160,17 +163,17 @@ def summarise_ways(
     out = {}
     for k in _check_ways(ways, len(schema)):
         sets = attribute_sets(len(schema), k, max_sets, rng)
-        found = []
+        compared = []
         for positions in sets:
-            found.append(compare(positions))
+            compared.append(compare(positions))
             if progress:
-                progress(f"sets of {k} compared", len(found), len(sets))
-        distances = np.array([d.tvd for d in found])
+                progress(f"sets of {k} compared", len(compared), len(sets))
+        distances = np.array([d.tvd for d in compared])
         worst = int(distances.argmax())
         out[k] = WaySummary(
             tvd=float(distances.mean()),
-            kl=float(np.mean([d.kl for d in found])),
-            mse=float(np.mean([d.mse for d in found])),
+            kl=float(np.mean([d.kl for d in compared])),
+            mse=float(np.mean([d.mse for d in compared])),
             tvd_spread=float(distances.std()),
             worst=tuple(schema.names[i] for i in sets[worst]),
             worst_tvd=float(distances[worst]),

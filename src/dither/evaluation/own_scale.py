@@ -1,4 +1,4 @@
-"""Numbers and times compared on their own scale, value by value, so that bins which hide a difference cannot."""
+"""Numbers and times compared value by value, so that bins cannot hide a difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 @dataclass(frozen=True)
 class Scale:
-    """What one table's column is on its own scale; dates count in days since 1970, instants and durations in seconds."""
+    """Statistics of one table's column; dates in days since 1970, other times in seconds."""
 
     mean: float
     quantiles: tuple[float, ...]
@@ -27,11 +27,15 @@ class Scale:
 
 @dataclass(frozen=True)
 class OwnScale:
-    """One column of numbers or times, real beside synthetic.
+    """One column of numbers or times in the real and in the synthetic table.
 
-    `ks` is the Kolmogorov-Smirnov distance (0 to 1), `wasserstein` the mean distance that values would have to be moved, in the
-    column's unit. `top` is the real table's most frequent value, `top_share` how often each table has exactly it, `repeats` the
-    share of values that occur more than once, `quantiles` those at the levels 1, 5, 25, 50, 75, 95 and 99 %.
+    Attributes:
+        ks: The Kolmogorov-Smirnov distance, 0 to 1.
+        wasserstein: The mean distance by which values would have to move, in the column's unit.
+        top: The most frequent value of the real table.
+        top_share: The share of exactly this value in each table.
+        repeats: The share of values that occur more than once.
+        quantiles: The quantiles at 1, 5, 25, 50, 75, 95 and 99 %.
     """
 
     name: str
@@ -72,7 +76,7 @@ def wasserstein_distance(first: Floats, second: Floats) -> float:
 
 
 def own_scales(real: NativeTable, synthetic: NativeTable, schema: Schema) -> tuple[OwnScale, ...]:
-    """Every column of numbers or times of two tables; columns without a value in either are left out."""
+    """All columns of numbers or times of two tables; columns empty in either are left out."""
     first, second = to_arrow(real), to_arrow(synthetic)
     out = []
     for attribute in schema:

@@ -402,17 +402,19 @@ class PureMechanism(Mechanism):
     def weighted_variance(self, weights: Floats, frequencies: Floats, n: int) -> float:
         p, q = float(self.p), float(self.q)
         squares, first = float(weights @ weights), float(weights.sum())
-        own, own_squares = float(frequencies @ weights), float(frequencies @ weights**2)
+        true_sum, true_squares = float(frequencies @ weights), float(frequencies @ weights**2)
         if self.pair_probabilities is None:
-            spread = p * (1 - p) * own_squares + q * (1 - q) * (squares - own_squares)
+            spread = p * (1 - p) * true_squares + q * (1 - q) * (squares - true_squares)
         else:
             # Second moments of the support minus the square of its mean:
             # Cov = E[s s'] - sum over participants of E[s] E[s]'.
-            with_own, both_others = self.pair_probabilities
-            all_pairs, own_pairs = first**2 - squares, 2 * (first * own - own_squares)
-            moment = p * own_squares + q * (squares - own_squares)
-            moment += both_others * (all_pairs - own_pairs) + with_own * own_pairs
-            mean = q**2 * first**2 + 2 * q * (p - q) * first * own + (p - q) ** 2 * own_squares
+            with_true, both_others = self.pair_probabilities
+            all_pairs, true_pairs = first**2 - squares, 2 * (first * true_sum - true_squares)
+            moment = p * true_squares + q * (squares - true_squares)
+            moment += both_others * (all_pairs - true_pairs) + with_true * true_pairs
+            mean = (
+                q**2 * first**2 + 2 * q * (p - q) * first * true_sum + (p - q) ** 2 * true_squares
+            )
             spread = moment - mean
         return max(spread, 0.0) / (n * (p - q) ** 2)
 

@@ -35,8 +35,8 @@ from dither.mechanisms.unary import BitMechanism, bit_probabilities
 if TYPE_CHECKING:
     from dither.types import Bytes, Floats, JsonMapping
 
-# A false-positive rate of 1e-19. With more hashes, close to the number of bits, the search
-# for the last free bit would not end.
+# A false-positive rate of 1e-19. With more hashes, close to the number of bits, the
+# search for the last free bit would not end.
 MAX_HASHES = 64
 # All cells' filters together.
 MAX_FILTER_BYTES = 1 << 26
@@ -320,10 +320,12 @@ class BloomRappor(BitMechanism):
 
     def forged_range(self, targeted: int | Sequence[int]) -> tuple[float, float]:
         """For a number of cells r: r times the bounds of the worst cell."""
-        # The estimate is linear in the bits: a forger sets each by the sign of its weight.
+        # The estimate is linear in the bits: a forger sets each by the sign of its
+        # weight.
         np = load_numpy()
         p, q = float(self.p), float(self.q)
-        weights = np.linalg.pinv(self.filter_matrix().T.astype(np.float64))  # cells x bits
+        # Cells x bits.
+        weights = np.linalg.pinv(self.filter_matrix().T.astype(np.float64))
         unset, set_ = -q / (p - q), (1 - q) / (p - q)
 
         def bounds(row: Floats) -> tuple[float, float]:

@@ -106,12 +106,12 @@ class OutputMechanism(Mechanism):
         for cell, probabilities in enumerate(self.probability_table.T):
             spread = (decoder * probabilities) @ decoder.T
             spread[cell, cell] -= 1.0
-            own = spread[cell, cell]
-            cross = spread[cell].sum() - own
-            alone = np.trace(spread) - own
-            pairs = spread.sum() - own - 2 * cross - alone
+            true_cell = spread[cell, cell]
+            cross = spread[cell].sum() - true_cell
+            alone = np.trace(spread) - true_cell
+            pairs = spread.sum() - true_cell - 2 * cross - alone
             held = (size - 1) / (k - 1)
-            inside += own + held * (2 * cross + alone) + _both_drawn(size - 1, k - 1) * pairs
+            inside += true_cell + held * (2 * cross + alone) + _both_drawn(size - 1, k - 1) * pairs
             others = min(size, k - 1)
             outside += others / (k - 1) * alone + _both_drawn(others, k - 1) * pairs
         return float(frequency * inside + (1 - frequency) * outside) / (k * n)

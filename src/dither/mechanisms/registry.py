@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 # Beyond this a unary report exceeds 512 bytes; local hashing is as accurate in ten.
 UNARY_CELLS = 4096
-# Subset selection is simulated participant by participant, which is slow: it is chosen only
-# if it reduces the variance at least by this factor.
+# Subset selection is simulated participant by participant, which is slow: it is chosen
+# only if it reduces the variance at least by this factor.
 SUBSET_GAIN = 0.95
 
 

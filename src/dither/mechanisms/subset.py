@@ -179,10 +179,10 @@ class SubsetSelection(PureMechanism):
         """Exact, with the negative correlation of the cells of a set of fixed size."""
         p, k, w = float(self.p), self.cells, self.size
 
-        def spread(others: int, own: bool) -> float:
+        def spread(others: int, true_inside: bool) -> float:
             # A mixture over whether the true cell is in the set; the other members are a
             # hypergeometric draw.
-            parts = [(p, w - 1, 1.0 if own else 0.0), (1 - p, w, 0.0)]
+            parts = [(p, w - 1, 1.0 if true_inside else 0.0), (1 - p, w, 0.0)]
             means = [extra + drawn * others / (k - 1) for _, drawn, extra in parts]
             mean = sum(share * m for (share, _, _), m in zip(parts, means, strict=True))
             within = sum(

@@ -1,4 +1,7 @@
-"""3. Between device and server: questions, plans and, byte for byte, the reports that answer them. Standard library only."""
+"""Questions, plans, and the bytes of the reports between device and server.
+
+Standard library only.
+"""
 
 from dither.reports.codec import Envelope, Report, decode, encode
 from dither.reports.plan import Plan, Question, plan_from_json, question

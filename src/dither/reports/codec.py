@@ -1,14 +1,16 @@
-"""Bytes between device and server, and the collector's answer to them, the same in Python and JavaScript. Standard library only.
+"""The bytes between device and server, and the collector's answer to an upload.
 
     envelope  "DTR1" | campaign, 16 bytes | round, 4 | number of reports, 4 | the reports
-    report    token, 32 bytes | question, 2 (65535: all questions of a split plan) | length, 2 | payload
+    report    token, 32 bytes | question, 2 (65535: all of a split plan) | length, 2 | payload
 
-Numbers are little-endian. Every envelope has exactly one encoding, and decoding refuses whatever is not one: a retry that is
-built anew has the same bytes. The envelope names campaign and round, so bytes kept in an outbox cannot be sent elsewhere.
+Numbers are little-endian. Every envelope has exactly one encoding, and `decode` rejects
+everything else, so a retry has the same bytes. The envelope names campaign and round, so
+bytes from an outbox cannot be sent to another campaign. Python and JavaScript implement the
+same format.
 
-A report is given up only on the collector's own word about it: stored, or refused for a reason that no later try changes.
-A proxy's error page, a login page with status 200, a redirect or a collector with the wrong database says nothing about the
-report, and the device keeps it.
+A device drops a report only if the collector itself answers about it: stored, or refused for
+a reason that no retry changes. A proxy's error page, a login page with status 200, a
+redirect or a collector with the wrong database is not such an answer. Standard library only.
 """
 
 from __future__ import annotations
@@ -23,14 +25,16 @@ from dither.errors import ReportError
 from dither.reports import limits
 
 MAGIC = b"DTR1"
-WHOLE = 0xFFFF  # on the wire; -1 in Python, as tallies call it
+# All questions of a split plan on the wire; -1 in Python.
+WHOLE = 0xFFFF
 _HEADER = struct.Struct(f"<4s{limits.CAMPAIGN_BYTES}sII")
 _PREFIX = struct.Struct(f"<{limits.TOKEN_BYTES}sHH")
 Verdict = Literal["acknowledged", "answered", "refused", "waiting"]
 
 ACCEPTED = ("stored", "duplicate")
-# Causes that are final: the same bytes would be refused again. `no-campaign` is not among them, since a collector with
-# the wrong database says it too; devices end a report for it only after weeks (`is_unknown_campaign`).
+# Final causes: the same bytes would be refused again. `no-campaign` is not final, because a
+# collector with the wrong database says it too; devices end a report for it only after
+# weeks (`is_unknown_campaign`).
 FINAL = (
     "answered",
     "bad-envelope",
@@ -49,7 +53,7 @@ _PROBLEM = "urn:dither:problem:"
 
 @dataclass(frozen=True)
 class Report:
-    """What one participant sends: its token, which question it answers (-1: all of a split plan) and the randomised answer."""
+    """One participant's report: the token, the question (-1: all of a split plan), the payload."""
 
     token: bytes
     question: int
@@ -58,7 +62,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Envelope:
-    """Reports of one round of one campaign, as one request carries them."""
+    """Reports of one round of one campaign in one request."""
 
     campaign: bytes
     round: int
@@ -66,7 +70,11 @@ class Envelope:
 
 
 def encode(envelope: Envelope) -> bytes:
-    """The bytes of an envelope; an error says which limit it breaks."""
+    """The bytes of an envelope.
+
+    Raises:
+        ReportError: The envelope exceeds a limit.
+    """
     if len(envelope.campaign) != limits.CAMPAIGN_BYTES:
         raise ReportError(
             f"a campaign's id has {limits.CAMPAIGN_BYTES} bytes", value=envelope.campaign
@@ -90,7 +98,11 @@ def encode(envelope: Envelope) -> bytes:
 
 
 def decode(data: bytes) -> Envelope:
-    """The envelope in some bytes; anything that `encode` would not have written raises `ReportError`."""
+    """Read an envelope.
+
+    Raises:
+        ReportError: The bytes are not what `encode` writes.
+    """
     if len(data) > limits.BODY_BYTES:
         raise ReportError(f"an upload of {len(data):,} bytes exceeds {limits.BODY_BYTES:,}")
     if len(data) < _HEADER.size or not data.startswith(MAGIC):
@@ -130,20 +142,24 @@ def _check_length(length: int) -> None:
         )
 
 
-# What an answer to an upload means for the reports in it.
-
-
 def verdict(status: int, content_type: str, body: bytes) -> Verdict:
-    """What became of the one report of an upload, by the status, the media type and the body of the answer.
+    """The fate of a single uploaded report, from the collector's answer.
 
-    "answered": another report of this participant, in another round, is the one that counts.
+    Args:
+        status: The HTTP status.
+        content_type: The media type of the answer.
+        body: The body of the answer.
+
+    Returns:
+        "acknowledged", "refused", "waiting" if the collector has not decided, or "answered" if
+        this participant's report in another round counts.
     """
-    found = document(body)
+    answer = document(body)
     if status in (200, 201):
-        results = found.get("results")
-        known = isinstance(results, list) and len(results) == 1 and results[0] in ACCEPTED
-        return "acknowledged" if known else "waiting"
-    cause = found.get("type")
+        results = answer.get("results")
+        stored = isinstance(results, list) and len(results) == 1 and results[0] in ACCEPTED
+        return "acknowledged" if stored else "waiting"
+    cause = answer.get("type")
     if 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
         if cause == _PROBLEM + "answered":
             return "answered"
@@ -156,13 +172,13 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
 
 
 def is_unknown_campaign(status: int, content_type: str, body: bytes) -> bool:
-    """Whether an answer is a collector's own statement that it has no such campaign."""
+    """Whether a collector states that it has no such campaign."""
     ours = status == 404 and media_type(content_type) == PROBLEM_TYPE
     return ours and document(body).get("type") == _PROBLEM + "no-campaign"
 
 
 def outcomes(status: int, content_type: str, body: bytes, count: int) -> list[str] | None:
-    """What became of each of `count` reports of an upload; None unless the collector itself says so."""
+    """The fate of each of `count` uploaded reports; None if the collector did not decide."""
     results = document(body).get("results")
     if not isinstance(results, list) or len(results) != count:
         return None
@@ -178,9 +194,9 @@ def media_type(content_type: str) -> str:
 
 
 def document(body: bytes) -> dict[str, object]:
-    """The JSON object in a body; an empty one if there is none."""
+    """The JSON object in a body; an empty one if the body has none."""
     try:
-        found = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

@@ -1,18 +1,22 @@
-"""What a server asks and a device answers: questions, and the plan of a round. Standard library only.
+"""Questions, and the plan of a round. Standard library only.
 
-A plan says which questions a round has and who gets which: either each participant answers one question, drawn with the
-shares, or (`split`) each answers all of them. Its epsilon is what one participant gives away by answering it.
+A plan has the questions of a round. Either each participant answers one question, drawn
+with the shares, or (`split`) each answers all of them. Its epsilon is that of one
+participant who answers it.
 
-Who answers what, device and server compute alike from the participation token, 32 random bytes. From it and the campaign follow,
-by SHA-256 with a purpose in front:
+Device and server compute from the participation token, 32 random bytes, which participant
+answers which question. SHA-256 of a purpose, the token and the campaign gives:
 
-- the report id, the same for every retry: it is what a store makes unique. Where whoever arrives is asked in the round that is open
-  (`arrival`) it is one for the whole campaign, so that nobody answers twice; else it is different for each round;
-- the participant's place in [0, 1), by which the rounds of a campaign then share the people out, so that nobody answers two;
+- the report id, which a store keeps unique and which is the same for every retry. With the
+  assignment "arrival" it covers the whole campaign, so a participant answers once;
+  otherwise it differs between rounds;
+- the participant's place in [0, 1). Rounds take disjoint ranges of places, so a participant
+  answers in one round only;
 - the question of a round, drawn with the plan's shares.
 
-So a retry answers the same question, and a participant with an issued token cannot choose one. (A server can: by the plan
-that it shows.) Places are 53-bit numbers, which a browser holds exactly.
+A retry therefore answers the same question, and a participant with an issued token cannot
+choose one. (A server can, by the plan that it shows.) Places are 53-bit numbers, which a
+browser represents exactly.
 """
 
 from __future__ import annotations
@@ -42,7 +46,15 @@ _DAY_LETTERS = len("2027-01-31")
 
 
 def closing_text(given: object, *, error: type[DitherError] = ParameterError) -> str:
-    """The one way to write it: "2027-01-31", or "2027-01-31T18:00:00Z" for an instant, whatever its offset was."""
+    """The canonical form of a closing time.
+
+    Args:
+        given: A day such as "2027-01-31", or an instant with or without an offset.
+        error: The class to raise.
+
+    Returns:
+        The day, or the instant in UTC such as "2027-01-31T18:00:00Z".
+    """
     seconds = second_number(given) if isinstance(given, str) else None
     if (
         not isinstance(given, str)
@@ -61,7 +73,7 @@ def closing_text(given: object, *, error: type[DitherError] = ParameterError) ->
 
 
 def closing_seconds(text: str) -> float:
-    """Seconds since 1970 at which nothing is taken any more: the instant, or the end of the day."""
+    """The closing time in seconds since 1970: the instant, or the end of the day."""
     seconds = second_number(closing_text(text))
     assert seconds is not None
     return seconds + DAY if len(text) == _DAY_LETTERS else seconds
@@ -71,15 +83,22 @@ TallyKind = Literal["counts", "patterns"]
 LEVEL_BITS = 32  # of the draw that rounds a number
 _BITS = 53
 _ALL_ROUNDS = 0xFFFFFFFF  # no round has this number
-_LAST = 1 - 1e-9  # shares are floats: an end this near to 1 is 1, lest rounding leave somebody out
+# Shares are floats: an end this close to 1 is 1, so that rounding excludes no participant.
+_LAST = 1 - 1e-9
 
 
 @dataclass(frozen=True)
 class Question:
-    """Some attributes asked together, and the mechanism over the cells of their product domain (last attribute fastest).
+    """Attributes asked together, and the mechanism over their product domain.
 
-    Of those in `grouped` the group of the value is asked (its region), not the value itself (the city). A `rounded` question asks
-    for one number, which the device rounds at random to a level (`level_of`); the mechanism's cells are the levels.
+    Cells are numbered with the last attribute fastest.
+
+    Attributes:
+        attributes: The names of the attributes.
+        mechanism: The mechanism over the cells.
+        grouped: Attributes of which the group is asked (a region) instead of the value (a city).
+        rounded: Ask for one number, which the device rounds at random to a level (`level_of`);
+            the mechanism's cells are the levels.
     """
 
     attributes: tuple[str, ...]
@@ -94,7 +113,12 @@ class Question:
             )
 
     def cell(self, schema: Schema, codes: Sequence[float]) -> int:
-        """The cell of one record, given the codes of all attributes of the schema (of a number to be rounded: its level)."""
+        """The cell of one record.
+
+        Args:
+            schema: The schema of the record.
+            codes: The codes of all attributes; of a rounded number its level.
+        """
         if self.rounded:
             return int(codes[schema.index(self.attributes[0])])
         cell = 0
@@ -104,11 +128,11 @@ class Question:
         return cell
 
     def answer(self, schema: Schema, name: str, code: int) -> int:
-        """The answer, of `width`, that a code of one attribute gives: its group, or the code itself."""
+        """The answer for a code of one attribute: its group, or the code itself."""
         return schema[name].group_codes[code] if name in self.grouped else code
 
     def width(self, schema: Schema, name: str) -> int:
-        """How many answers of one of its attributes the question distinguishes."""
+        """The number of answers of one attribute that the question distinguishes."""
         if self.rounded:
             return self.mechanism.cells
         attribute = schema[name]
@@ -130,10 +154,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Plan:
-    """One round: its questions, the share of the round's participants each gets, and how the answers are tallied.
+    """One round: its questions, their shares of the participants, and the kind of tally.
 
-    `population` is the share of all the campaign's participants that this round may use; the rounds of a campaign use
-    different people, so a participant's epsilon is the largest of the rounds', never their sum.
+    `population` is the round's share of all participants of the campaign. Rounds ask disjoint
+    groups, so a participant's epsilon is the largest of the rounds, never their sum.
     """
 
     round: int
@@ -177,7 +201,7 @@ class Plan:
 
     @cached_property
     def epsilon(self) -> float:
-        """What answering this plan gives away about one record: the sum if split, else the largest question's."""
+        """The epsilon of one participant: the sum if split, else the largest question's."""
         parts = [q.mechanism.epsilon for q in self.questions]
         if not self.split:
             return max(parts)
@@ -186,7 +210,7 @@ class Plan:
 
     @cached_property
     def share_ends(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Where in [0, 1) the stretch of each question with a share ends, and which question that is."""
+        """The upper ends in [0, 1) of the questions' ranges, and the questions' numbers."""
         ends, numbers, total = [], [], 0.0
         for i, share in enumerate(self.shares):
             total += share
@@ -197,7 +221,7 @@ class Plan:
 
     @cached_property
     def report_offsets(self) -> tuple[int, ...]:
-        """For split plans: where each question's bytes start in a report, with the total length last."""
+        """For split plans: the start of each question's bytes in a report, then the length."""
         return tuple(accumulate((q.mechanism.report_bytes for q in self.questions), initial=0))
 
     def to_json(self) -> JsonObject:
@@ -212,14 +236,18 @@ class Plan:
 
 
 def _repeated_reshaped(questions: Sequence[Question]) -> list[str]:
-    """The attributes that one question rounds or groups and another question asks as well."""
+    """The attributes that one question rounds or groups and another question asks too."""
     counts = Counter(name for question in questions for name in question.attributes)
     reshaped = {n for q in questions for n in (q.attributes if q.rounded else q.grouped)}
     return sorted(name for name in reshaped if counts[name] > 1)
 
 
 def plan_from_json(data: object) -> Plan:
-    """Rebuild a plan; every mechanism's epsilon is computed anew from its integers. Numbers written as text are refused."""
+    """Rebuild a plan; the epsilon of every mechanism is recomputed from its integers.
+
+    Raises:
+        ReportError: The JSON is not a plan. Numbers written as text are rejected.
+    """
     if not isinstance(data, dict):
         raise ReportError("not a plan this version can read: it must be a JSON object", value=data)
     made: dict[str, Mechanism] = {}
@@ -241,7 +269,7 @@ def plan_from_json(data: object) -> Plan:
 
 
 def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
-    """A question; equal mechanisms of a plan are built once, and so is their epsilon."""
+    """Read a question; equal mechanisms of a plan are built once."""
     names = _listed(entry, "attributes")
     if not all(isinstance(name, str) for name in names):
         raise ReportError("a question's attributes must be names")
@@ -261,10 +289,10 @@ def _question(entry: Any, made: dict[str, Mechanism]) -> Question:
 
 
 def _listed(entry: Any, key: str) -> list[Any]:
-    found = entry[key]
-    if not isinstance(found, list):
+    entries = entry[key]
+    if not isinstance(entries, list):
         raise ReportError(f"the plan's {key} must be a list")
-    return found
+    return entries
 
 
 def _number(what: str, value: object) -> float:
@@ -276,15 +304,25 @@ def _number(what: str, value: object) -> float:
 def question(
     schema: Schema, attributes: Sequence[str], epsilon: float, mechanism_name: str = "best"
 ) -> Question:
-    """A question over the product domain of some attributes at an epsilon."""
+    """A question over the product domain of some attributes.
+
+    Args:
+        schema: The schema of the attributes.
+        attributes: The attributes' names.
+        epsilon: The largest epsilon of one answer.
+        mechanism_name: A mechanism's name; by default the most accurate one.
+    """
     return Question(tuple(attributes), mechanism(mechanism_name, schema.cells(attributes), epsilon))
 
 
 def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int | None:
-    """The level to which a draw of 32 bits rounds a number; None beyond the range, unless the attribute clips.
+    """The level to which a draw of 32 bits rounds a number.
 
-    Levels 0 to levels-1 are evenly spaced over the attribute's range. Their mean over all draws is the number, to within 2^-32 of
-    a step; which of the two neighbours it is, is no part of any guarantee.
+    Levels 0 to levels-1 are evenly spaced over the attribute's range. Their mean over all draws
+    is the number, to within 2^-32 of a step. The guarantee does not depend on the rounding.
+
+    Returns:
+        The level; None if the number is out of range and the attribute does not clip.
     """
     low, high = attribute.edges[0], attribute.edges[-1]
     if attribute.clip:
@@ -296,16 +334,16 @@ def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int
     return level + int(draw < (place - level) * 2**LEVEL_BITS)
 
 
-# Who answers what.
-
-
 def report_id(token: bytes, campaign: bytes, number: int | None) -> bytes:
-    """SHA-256 of token, campaign and round; without a round (None) the one id of a participant in all of them."""
+    """SHA-256 of token, campaign and round; without a round one id for the whole campaign."""
     return _digest(b"report", token, campaign, _ALL_ROUNDS if number is None else number)
 
 
 def token_hash(token: bytes) -> bytes:
-    """What a server keeps of an issued token. Without the token nobody can tell which report belongs to which hash."""
+    """The hash of an issued token, which a server stores instead of the token.
+
+    Without the token no report can be linked to the hash.
+    """
     return hashlib.sha256(b"dither-1:token\0" + token).digest()
 
 
@@ -315,23 +353,28 @@ def place(token: bytes, campaign: bytes) -> float:
 
 
 def is_asked(token: bytes, campaign: bytes, start: float, population: float) -> bool:
-    """Whether a round that takes the places from `start` on, `population` of them, asks this participant."""
+    """Whether a round with the places from `start` to `start + population` asks a participant."""
     end = start + population
     return start <= place(token, campaign) < (1.0 if end >= _LAST else end)
 
 
 def pick(token: bytes, campaign: bytes, plan: Plan) -> int:
-    """The question this participant answers in a round; -1 for all of a split plan."""
+    """The question that this participant answers in a round; -1 for all of a split plan."""
     if plan.split:
         return -1
     point = _fraction(_digest(b"question", token, campaign, plan.round))
     ends, numbers = plan.share_ends
-    # Shares are floats and may end a hair before 1: whoever lies beyond the last end gets the last question.
+    # Shares are floats and may end just below 1: a point beyond the last end gets the last
+    # question.
     return numbers[min(bisect_right(ends, point), len(ends) - 1)]
 
 
 def check_payload(plan: Plan, question: int, payload: bytes) -> None:
-    """Raise `ReportError` unless the payload is a possible answer to this question of the plan (-1: to all of them)."""
+    """Check that a payload is a possible answer to a question (-1: to all of a split plan).
+
+    Raises:
+        ReportError: It is not.
+    """
     if plan.split != (question == -1) or question >= len(plan.questions):
         raise ReportError(f"the plan has no question {question}", value=question)
     if question >= 0:

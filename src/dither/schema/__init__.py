@@ -1,7 +1,7 @@
-"""1. What is asked: attributes, their public domains, and tables as codes.
+"""Schemas: attributes, their public domains, and tables as codes.
 
-What stands here needs the standard library only, so that a device can read a schema; `table`, `files`, `infer` and `cells` need
-NumPy and PyArrow.
+Importing this package needs the standard library only, so that a device can read a schema.
+The modules `table`, `columns`, `files`, `infer` and `cells` need NumPy and PyArrow.
 """
 
 from dither.schema.attribute import Attribute

@@ -1,4 +1,7 @@
-"""One attribute: a public, finite, ordered list of codes 0..cardinality-1. Standard library only."""
+"""One attribute: a public, finite, ordered list of codes 0..cardinality-1.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Line:
-    """Bins and atoms in the order of the numbers, so that neighbouring codes are neighbouring values.
+    """Bins and atoms in numeric order, so that neighbouring codes are neighbouring values.
 
-    `boundaries` are all edges and atoms. `points[i]` is the code of exactly the i-th boundary, `gaps[i]` that of the numbers
-    between it and the next; -1 where no cell is. Bins are half-open; an atom is cut out of the bin it lies in, and may lie
-    outside all bins. `closed` says whether the last edge itself still counts.
+    Bins are half-open. An atom is removed from the bin that contains it, and may lie outside all
+    bins.
+
+    Attributes:
+        boundaries: All edges and atoms.
+        points: The code of exactly the i-th boundary; -1 if it has no cell.
+        gaps: The code of the numbers between the i-th boundary and the next; -1 if no cell.
+        ends: The ends of each code's cell; equal for an atom.
     """
 
     boundaries: tuple[float, ...]
@@ -45,11 +53,11 @@ class Line:
 
     @property
     def cells(self) -> int:
-        """How many codes there are."""
+        """The number of codes."""
         return len(self.ends)
 
     def code(self, number: float) -> int | None:
-        """The code of a number, None where it lies in no cell."""
+        """The code of a number; None if it lies in no cell."""
         at = bisect_right(self.boundaries, number) - 1
         if at < 0 or number != number:  # noqa: PLR0124 - NaN; whole numbers too large for a float have no isnan
             return None
@@ -62,8 +70,14 @@ class Line:
         return low == high
 
 
-def lay_out(edges: Sequence[float], atoms: Sequence[float] = (), *, closed: bool = True) -> Line:
-    """The cells of increasing edges and of atoms."""
+def build_line(edges: Sequence[float], atoms: Sequence[float] = (), *, closed: bool = True) -> Line:
+    """The cells of increasing edges and of atoms.
+
+    Args:
+        edges: The edges of the bins.
+        atoms: Exact values with their own cells.
+        closed: Whether the last edge belongs to the last bin.
+    """
     exact = set(atoms)
     boundaries = tuple(sorted({*edges, *exact}))
     points: list[int] = []
@@ -90,30 +104,43 @@ Value = str | int | float | bool
 LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
 KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
 MAX_VALUES = 1 << 17  # values or bins of one attribute
-MAX_UNITS = 2.0**64  # in a number: more cannot be counted in any column
-MAX_QUESTION, MAX_HELP, MAX_CAPTION = 500, 2000, 200  # characters of texts for people
+MAX_UNITS = 2.0**64  # units of a number, the most that a column can count
+# Characters of texts for people.
+MAX_QUESTION, MAX_HELP, MAX_CAPTION = 500, 2000, 200
+# Keys of a schema file for people; the fingerprint ignores them.
 TEXTS = (
     "question",
     "help",
     "labels",
-)  # keys of a schema file that people read; no part of the fingerprint
-_NEAREST = 1e-290  # distance of two bounds: its parts are still numbers in full precision
+)
+# The least distance of two bounds that can be divided in full precision.
+_NEAREST = 1e-290
 
 
 @dataclass(frozen=True)
 class Attribute:
     """An attribute and its public domain.
 
-    Categorical, ordinal and boolean attributes list their `values`. The others lie on a line (numbers, or days and seconds since
-    1970): bin `edges` cut it into half-open bins, `atoms` are exact values with a code of their own. The last bin of numbers and
-    durations is closed; days and instants end before their last edge. With `missing`, a missing answer is one more code, the last.
+    Categorical, ordinal and boolean attributes list their `values`. The other kinds lie on a
+    line: numbers, or days and seconds since 1970.
 
-    `unit` says that every number is a multiple of it (1 for whole numbers, 0.01 for cents). `cycles` cut every bin of a date or an
-    instant by weekday or by hour of the day. `groups` has a group for each value (the region of each city). `clip` says that a
-    number below or above the whole domain counts as the nearer end of it.
-
-    People read the `question`, the `help` beneath it and a caption for each answer (`labels` in a schema file; one more for the
-    missing answer, if it has one). They mean nothing to a machine: two schemas that differ in them alone mean the same codes.
+    Attributes:
+        name: The name; a column of a table.
+        kind: "categorical", "ordinal", "boolean", "numeric", "date", "datetime" or "duration".
+        values: The values of a listed attribute.
+        edges: The edges of half-open bins. The last bin of numbers and durations is closed; days
+            and instants end before the last edge.
+        missing: Whether a missing answer has a code, the last one.
+        atoms: Exact values with their own codes.
+        unit: Every number is a multiple of it: 1 for whole numbers, 0.01 for cents.
+        cycles: Cut every bin of a date or an instant by weekday or hour of the day.
+        groups: The group of each value, such as the region of each city.
+        clip: Whether a number outside the domain counts as the nearer end.
+        question: The question, for people.
+        help: A text below the question, for people.
+        captions: A caption for each answer, for people (`labels` in a schema file), and
+            optionally one for the missing answer. Two schemas that differ in texts only have the
+            same codes.
 
     >>> from dither import Attribute
     >>> Attribute("age", "numeric", edges=(0.0, 18.0, 65.0, 120.0), missing=True).cardinality
@@ -284,7 +311,8 @@ class Attribute:
                     where=self.name,
                     value=value,
                 )
-        # 1, 1.0 and True are equal in Python; two codes for equal values could not be told apart in a table.
+        # 1, 1.0 and True are equal in Python; a table could not distinguish codes of equal
+        # values.
         seen: set[object] = set()
         for value in self.values:
             if value in seen:
@@ -297,27 +325,27 @@ class Attribute:
 
     @property
     def on_line(self) -> bool:
-        """Whether answers are numbers or times, and codes are stretches of their line."""
+        """Whether answers are numbers or times, and codes are intervals."""
         return self.kind not in LISTED
 
     @cached_property
     def line(self) -> Line:
         """The bins and atoms of an attribute on a line."""
-        return lay_out(self.edges, self.atoms, closed=self.kind in ("numeric", "duration"))
+        return build_line(self.edges, self.atoms, closed=self.kind in ("numeric", "duration"))
 
     @cached_property
     def turns(self) -> int:
-        """Into how many parts the cycles cut every bin."""
+        """The number of parts into which the cycles cut every bin."""
         return math.prod(len(CYCLES[cycle]) for cycle in self.cycles)
 
     @property
     def answers(self) -> int:
-        """How many answers there are beside the missing one."""
+        """The number of answers without the missing one."""
         return self.line.cells * self.turns if self.on_line else len(self.values)
 
     @property
     def cardinality(self) -> int:
-        """How many codes there are; the missing one, if any, is the last."""
+        """The number of codes; the missing one, if any, is the last."""
         return self.answers + int(self.missing)
 
     @property
@@ -338,9 +366,10 @@ class Attribute:
 
     @property
     def spoken(self) -> tuple[str, ...]:
-        """What people read for each code: its caption, or its label where it has none."""
+        """The text for people of each code: its caption or, without one, its label."""
         return tuple(
-            own or label for own, label in zip_longest(self.captions, self.labels, fillvalue="")
+            caption or label
+            for caption, label in zip_longest(self.captions, self.labels, fillvalue="")
         )
 
     def _line_labels(self) -> list[str]:
@@ -367,14 +396,14 @@ class Attribute:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The least and the greatest number that an answer can be; None where some answer is no number."""
+        """The smallest and the largest number of an answer; None if some answers are not numbers."""
         numbers = (*self.edges, *self.atoms) or self.values
         ends = [float(value) for value in numbers if not isinstance(value, (str, bool))]
         return (min(ends), max(ends)) if len(ends) == len(numbers) else None
 
     @cached_property
     def codes(self) -> dict[Value, int]:
-        """The code of each value; looking one up takes as long wherever it stands."""
+        """The code of each value, for constant-time lookup."""
         return {value: code for code, value in enumerate(self.values)}
 
     @cached_property
@@ -384,24 +413,24 @@ class Attribute:
 
     @cached_property
     def group_codes(self) -> tuple[int, ...]:
-        """The group of each code; the missing code is a group of its own, the last."""
+        """The group of each code; the missing code has its own group, the last."""
         place = {group: i for i, group in enumerate(self.group_names)}
         return (*(place[group] for group in self.groups), *([len(place)] if self.missing else ()))
 
     def number(self, value: object) -> float | None:
-        """Where a date, an instant, a duration or its ISO text lies on the line; None where it is none."""
+        """The place of a date, an instant, a duration or its ISO text on the line; None for others."""
         read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
             self.kind
         ]
         return read(value)
 
     def clipped(self, number: float) -> float:
-        """The number, or the end of the domain that it lies beyond; NaN stays itself."""
+        """The number, or the end of the domain that it exceeds; NaN stays NaN."""
         low, high = self.line.boundaries[0], self.line.boundaries[-1]
         return low if number < low else high if number > high else number
 
     def line_code(self, number: float) -> int | None:
-        """The code of a number of the attribute's line, None where the domain lacks it."""
+        """The code of a number on the attribute's line; None if it is outside the domain."""
         cell = self.line.code(self.clipped(number) if self.clip else number)
         if cell is None or not self.cycles:
             return cell
@@ -409,7 +438,7 @@ class Attribute:
         return cell * self.turns + cycle_number(days, seconds, self.cycles)
 
     def to_json(self) -> JsonObject:
-        """The form a schema file holds; what is not used is not written."""
+        """The entry of a schema file; defaults are left out."""
         out: JsonObject = {"name": self.name, "kind": self.kind}
         if self.kind in ("date", "datetime"):
             out["edges"] = [self.shown(edge) for edge in self.edges]
@@ -434,12 +463,12 @@ class Attribute:
 
 
 def check_kind(name: str, kind: Any) -> Kind:
-    """A kind that there is."""
+    """Check the kind of an attribute."""
     return check_choice(f"attribute {name!r}: kind", kind, KINDS, where=name, error=SchemaError)
 
 
 def check_span(name: str, kind: str, low: float, high: float) -> None:
-    """An error unless the distance of two bounds is a number that can be divided."""
+    """Check that the distance of two bounds is neither infinite nor too small to divide."""
     if not is_finite(high - low) or high - low < _NEAREST:
         raise SchemaError(
             f"{kind} attribute {name!r}: its bounds are further apart or nearer than numbers can say",
@@ -448,7 +477,7 @@ def check_span(name: str, kind: str, low: float, high: float) -> None:
 
 
 def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
-    """An error unless numbers can be counted in the unit, if there is one: it is not wider than all of them, nor too fine."""
+    """Check a unit against the numbers that are counted in it: not too wide, not too fine."""
     if unit is None:
         return
     if not (is_finite(unit) and unit > 0):
@@ -465,7 +494,7 @@ def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
 
 
 def too_many(name: str, count: int) -> SchemaError:
-    """The error for an attribute of more values or bins than can be asked."""
+    """The error for an attribute with too many values or bins."""
     many = f"{count:,}" if count < 2**63 else "more than 2^63"
     return SchemaError(
         f"attribute {name!r} has {many} values or bins; at most {MAX_VALUES:,} are allowed",
@@ -475,7 +504,7 @@ def too_many(name: str, count: int) -> SchemaError:
 
 
 def _is_text(value: str) -> bool:
-    """Whether UTF-8 can hold it, and so a table, a page and a file; half a surrogate pair it cannot."""
+    """Whether UTF-8 can encode the text; an unpaired surrogate cannot be encoded."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -488,7 +517,7 @@ def _shown(value: int) -> str:
 
 
 def _short(number: float) -> str:
-    """A number without needless digits, with thousands separated."""
+    """A number with few digits and thousands separators."""
     if number == int(number) and abs(number) < 1e15:
         return f"{int(number):,}"
     return f"{number:,.6g}"

@@ -1,7 +1,7 @@
-"""Days and instants as numbers, and the periods into which a schema cuts time. Standard library only.
+"""Dates and instants as numbers, and periods of time. Standard library only.
 
-A date is counted in days since 1970-01-01, an instant in seconds since then (in UTC where it names an offset), a duration in
-seconds.
+A date counts in days since 1970-01-01, an instant in seconds since then (in UTC if it has an
+offset), a duration in seconds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _INSTANT = re.compile(
 
 
 def day_number(value: object) -> float | None:
-    """Days since 1970-01-01 of a date, an instant's day or "2024-02-29"; None for anything else."""
+    """Days since 1970-01-01 of a date, an instant or text such as "2024-02-29"; None for others."""
     if isinstance(value, str):
         seconds = second_number(value)
         return None if seconds is None else float(seconds // DAY)
@@ -43,7 +43,7 @@ def day_number(value: object) -> float | None:
 
 
 def second_number(value: object) -> float | None:
-    """Seconds since 1970-01-01 of an instant, of a day's first moment, or of "2024-02-29T12:30:00Z"; None for anything else."""
+    """Seconds since 1970-01-01 of an instant, a date or ISO text; None for others."""
     if isinstance(value, str):
         if _INSTANT.fullmatch(value) is None:
             return None
@@ -62,7 +62,7 @@ def second_number(value: object) -> float | None:
 
 
 def duration_number(value: object) -> float | None:
-    """Seconds of a time span or of a plain number; None for anything else."""
+    """Seconds of a time span or a number; None for others."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -71,19 +71,20 @@ def duration_number(value: object) -> float | None:
 
 
 def shown_day(days: float) -> str:
-    """A day as ISO 8601 writes it."""
+    """A day in ISO 8601."""
     return (_EPOCH + timedelta(days=days)).isoformat()
 
 
 def shown_instant(seconds: float) -> str:
-    """An instant as ISO 8601 writes it, whole seconds."""
+    """An instant in ISO 8601, in whole seconds."""
     return (_START + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
 def period_edges(first: float, last: float, period: Period | None) -> list[float]:
-    """The days on which the periods from one day to another (both included) begin, from `first` to the day after `last`.
+    """The first days of the periods from `first` to `last`, then the day after `last`.
 
-    Without a period all days are one. The first and the last period are cut where the range ends.
+    Without a period all days are one period. The first and the last period are cut at the ends
+    of the range.
     """
     end = last + 1
     if period is None:
@@ -108,7 +109,7 @@ def _next_period(day: date, period: Period) -> date:
 
 
 def period_label(low: str, high: str) -> str:
-    """A stretch from one ISO day or instant to another: the year or month by name where it is one."""
+    """The label of an interval of time: a year or a month by name, else both ends."""
     a, b = (datetime.fromisoformat(text) for text in (low, high))
     if (a.time(), b.time(), a.day, b.day) == (_START.time(), _START.time(), 1, 1):
         months = (b.year - a.year) * 12 + b.month - a.month

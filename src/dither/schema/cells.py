@@ -1,4 +1,4 @@
-"""Codes of several attributes and the cells of their product domain, numbered with the last attribute fastest."""
+"""Codes of several attributes as cells of their product domain, last attribute fastest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from dither.types import Codes, Counts, Integers
 def cells_of(
     codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None
 ) -> Integers:
-    """The cell of each row of codes in the domain of the columns at `positions` (all of them, in order, by default).
+    """The cell of each row of codes.
 
-    `cardinalities` has one number per column of `codes`. Codes outside their domain are not looked for.
+    Args:
+        codes: One row per participant. Codes outside their domain are not detected.
+        cardinalities: The number of codes of each column.
+        positions: The columns of the domain; by default all of them, in order.
     """
     cells = np.zeros(len(codes), np.int64)
     for i in range(len(cardinalities)) if positions is None else positions:
@@ -25,7 +28,7 @@ def cells_of(
 
 
 def codes_of(cells: Integers, cardinalities: Sequence[int]) -> Integers:
-    """The inverse: one row of codes per cell of the domain of these cardinalities."""
+    """The inverse of `cells_of`: one row of codes per cell."""
     codes = np.empty((len(cells), len(cardinalities)), np.int64, order="F")
     for i in range(len(cardinalities) - 1, -1, -1):
         cells, codes[:, i] = np.divmod(cells, cardinalities[i])
@@ -35,7 +38,7 @@ def codes_of(cells: Integers, cardinalities: Sequence[int]) -> Integers:
 def count_cells(
     codes: Codes, cardinalities: Sequence[int], positions: Sequence[int] | None = None
 ) -> Counts:
-    """How many rows fall into each cell, with one axis per column counted."""
+    """The number of rows in each cell, with one axis per column."""
     shape = tuple(cardinalities if positions is None else (cardinalities[i] for i in positions))
     counts = np.bincount(cells_of(codes, cardinalities, positions), minlength=math.prod(shape))
     return counts.astype(np.int64, copy=False).reshape(shape)

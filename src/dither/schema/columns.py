@@ -1,7 +1,13 @@
-"""Columns of numbers and times: values as codes of bins and atoms, and codes as values again."""
+"""Columns of tables: values as codes of an attribute, and codes as values.
+
+Numbers and times lie in bins and atoms. Listed values match as follows: numbers by value (1
+equals 1.0), text exactly; otherwise a number matches a text that writes it if no other value
+could be meant, so that a table survives a trip through CSV.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Context, Decimal
@@ -14,15 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dither.errors import TableError
-from dither.schema.attribute import Attribute, Line
+from dither.schema.attribute import Attribute, Line, Value
 from dither.schema.calendar import CYCLES, DAY, day_number, duration_number, second_number
-from dither.schema.labels import is_text, plain_type
 from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
 
-SKEWED = (
-    10.0  # the last bin is so many times as wide as the narrowest: then the scale is logarithmic
-)
-_FAR = 2.0**62  # beyond any bound we draw whole numbers in; keeps sums inside 64 bits
+# The scale is logarithmic if the last bin is this many times as wide as the narrowest.
+SKEWED = 10.0
+# Beyond all bounds of integer draws; sums stay within 64 bits.
+_FAR = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -35,15 +40,19 @@ class _Knots:
 
 
 def step_of(attribute: Attribute) -> float | None:
-    """The unit in which synthetic values of an attribute on a line come; None for real numbers."""
+    """The unit of an attribute's synthetic values; None for real numbers."""
     return 1.0 if attribute.kind in ("date", "datetime") else attribute.unit
 
 
 def knots(low: Floats, high: Floats, counts: Counts | Floats, joined: Flags) -> _Knots:
-    """The density of bins in the order of their numbers; `joined[i]` says that bin i + 1 begins where bin i ends.
+    """The density at the edges of bins, for linear interpolation.
 
-    At an edge the density is that of the neighbours, the narrower one's counting for more, but at most twice the lesser of them:
-    then none is negative in the middle of a bin. A bin without a neighbour on one side goes on in a straight line.
+    At an edge the density is a mean of the neighbours, weighted towards the narrower one, but at
+    most twice the smaller of them: then no density is negative inside a bin. A bin without a
+    neighbour on one side is extrapolated linearly.
+
+    Args:
+        joined: Whether bin i + 1 begins where bin i ends.
     """
     width = high - low
     mean = counts / width
@@ -60,7 +69,7 @@ def knots(low: Floats, high: Floats, counts: Counts | Floats, joined: Flags) -> 
 
 
 def draw_places(density: _Knots, bins: Indices, uniform: Floats) -> Floats:
-    """Where in its bin, from 0 to 1, each draw lies: the inverse of the cumulative density."""
+    """The place of each draw in its bin, from 0 to 1, by the inverse cumulative density."""
     first, middle, last = density.lower[bins], density.middle[bins], density.upper[bins]
     left, right = first + middle, middle + last
     share = left / np.maximum(left + right, 1e-300)
@@ -77,9 +86,10 @@ def draw_places(density: _Knots, bins: Indices, uniform: Floats) -> Floats:
 
 
 def draw_reals(line: Line, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Generator) -> Reals:
-    """A number in the cell of each code; atoms are their own value.
+    """Draw a number in the cell of each code; an atom is its value.
 
-    Rounding to `dtype` never carries a number into another cell, as long as the cell holds a number of that type.
+    Rounding to `dtype` never moves a number into another cell if the cell contains a number of
+    that type.
     """
     low, high = np.asarray(line.ends, dtype=np.float64).T
     values = _draw(low, high, line, codes, rng).astype(dtype)
@@ -103,9 +113,10 @@ def draw_reals(line: Line, codes: Codes, dtype: npt.DTypeLike, rng: np.random.Ge
 def draw_multiples(
     line: Line, codes: Codes, unit: float, bounds: tuple[int, int], rng: np.random.Generator
 ) -> Integers:
-    """How many units the number drawn for each code has; a bin without a multiple gives the one nearest to its middle.
+    """Draw a multiple of the unit in the cell of each code, as a number of units.
 
-    `bounds` are the least and the greatest number of units that the column's type holds.
+    A bin without a multiple gets the one nearest to its middle. `bounds` are the smallest and
+    the largest number of units that the column's type can represent.
     """
     first, last = multiples_in(line, unit, bounds)
     low, high = first.astype(np.float64) - 0.5, last.astype(np.float64) + 0.5
@@ -114,7 +125,10 @@ def draw_multiples(
 
 
 def multiples_in(line: Line, unit: float, bounds: tuple[int, int]) -> tuple[Integers, Integers]:
-    """The first and the last multiple of a unit in each cell (the nearest one, twice, where a cell holds none)."""
+    """The first and the last multiple of a unit in each cell.
+
+    In a cell without a multiple both are the nearest one.
+    """
     ends = np.asarray(line.ends, dtype=np.float64)
     scaled = np.clip(_settled(ends / unit), -_FAR, _FAR)
     low, high = scaled.T
@@ -137,12 +151,12 @@ def decimals(unit: float) -> int:
 
 
 def from_multiples(number: Integers, unit: float) -> Floats:
-    """So many units as a number, without the crumbs of a product: 3 cents are 0.03."""
+    """A number of units as a number, without the rounding error of a product: 3 cents are 0.03."""
     return np.asarray(np.round(number * unit, decimals(unit)))
 
 
 def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Generator) -> Floats:
-    """A number between the ends of each code's cell, by the density of the codes at hand; equal ends give that end."""
+    """Draw a number between the ends of each code's cell, by the density of these codes."""
     counts = np.bincount(codes, minlength=line.cells)
     ends = line.ends
     bins = np.array([i for i, (a, b) in enumerate(ends) if a != b], dtype=np.intp)
@@ -160,7 +174,10 @@ def _draw(low: Floats, high: Floats, line: Line, codes: Codes, rng: np.random.Ge
 
 @dataclass(frozen=True)
 class _Warp:
-    """A scale for drawing, straight in units of `width`; or logarithmic beyond `origin`, in the direction of `sign`, no kink."""
+    """A scale for drawing: linear in units of `width`, or logarithmic beyond `origin`.
+
+    `sign` is the direction of the logarithmic scale, which has no kink at the origin.
+    """
 
     origin: float
     width: float
@@ -183,7 +200,10 @@ class _Warp:
 
 
 def _warp(low: Floats, high: Floats) -> _Warp:
-    """Straight, in units of the widest bin lest widths of 1e300 overflow; logarithmic where bins grow towards one end."""
+    """A logarithmic scale if bins grow towards one end, else a linear one.
+
+    Linear scales count in units of the widest bin, so that widths of 1e300 do not overflow.
+    """
     width = high - low
     least, most = float(width.min()), float(width.max())
     narrow = int(width.argmin())
@@ -196,9 +216,9 @@ def _warp(low: Floats, high: Floats) -> _Warp:
 def _open_ends(line: Line) -> tuple[Flags, Flags]:
     """Whether the lower and the upper end of each cell are outside it."""
     exact = {a for a, b in line.ends if a == b}
-    own = dict(zip(line.boundaries, line.points, strict=True))
+    point_codes = dict(zip(line.boundaries, line.points, strict=True))
     lower = np.array([a != b and a in exact for a, b in line.ends])
-    upper = np.array([a != b and own[b] != code for code, (a, b) in enumerate(line.ends)])
+    upper = np.array([a != b and point_codes[b] != code for code, (a, b) in enumerate(line.ends)])
     return lower, upper
 
 
@@ -214,7 +234,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | None:
-    """Where each value lies on the attribute's line (days or seconds since 1970), NaN where it is missing; None for other types."""
+    """Each value on the attribute's line, NaN if missing; None for columns of other types."""
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     plain = array.cast(held) if held is not array.type else array
     if is_text(held):
@@ -269,9 +289,10 @@ def _turns_of(attribute: Attribute, numbers: Floats) -> Integers:
 
 
 def _settle_turns(attribute: Attribute, numbers: Floats, cells: Codes, turns: Integers) -> Floats:
-    """Instants moved to the nearest day of the right weekday, and to the right hour, inside their bin.
+    """Move instants to the nearest day of the right weekday, and to the right hour, in their bin.
 
-    Where a bin is so short that it has no such day, the nearest one outside it is taken, inside the whole range if that has one.
+    If a bin is too short for such a day, the nearest one outside it is taken, within the range if
+    possible.
     """
     scale = 1 if attribute.kind == "date" else DAY
     day, rest = np.divmod(numbers, scale)
@@ -297,7 +318,7 @@ def _settle_turns(attribute: Attribute, numbers: Floats, cells: Codes, turns: In
 def _moment_array(
     attribute: Attribute, numbers: Floats, missing: Flags | None, wanted: pa.DataType
 ) -> pa.Array:
-    """Numbers of the attribute's line as a column of an Arrow type: that of the table, or the plainest one of the kind."""
+    """Numbers of the line as a column of an Arrow type: the table's, or the plainest of the kind."""
     days = np.floor(numbers if attribute.kind == "date" else numbers / DAY).astype(np.int64)
     if pa.types.is_date(wanted) and attribute.kind != "duration":
         return pa.array(days.astype(np.int32), pa.date32(), mask=missing).cast(wanted)
@@ -356,19 +377,23 @@ def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
 
 
 def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
-    """Where each value lies on the attribute's line, NaN where it is missing; an error for columns of another kind."""
+    """Each value on the attribute's line, NaN if missing.
+
+    Raises:
+        TableError: The column has another kind of values.
+    """
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if array.null_count == len(array) or pa.types.is_null(held):
         return np.full(len(array), np.nan)
     if attribute.kind != "numeric":
-        found = moment_numbers(attribute, array)
-        if found is None:
+        numbers = moment_numbers(attribute, array)
+        if numbers is None:
             raise TableError(
                 f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {held} values such as "
                 f"{_first_value(array)!r}; turn them into {attribute.kind}s",
                 where=attribute.name,
             )
-        return found
+        return numbers
     if is_text(held):
         raise _text_for_numbers(attribute, array)
     if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)):
@@ -382,14 +407,17 @@ def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
 
 
 def as_floats(array: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers as the nearest floats; Arrow's own way from decimals misses many by a digit, so they go by way of text."""
+    """Numbers as the nearest floats.
+
+    Arrow's cast from decimals is often wrong in the last digit, so decimals are parsed from text.
+    """
     return (array.cast(pa.string()) if pa.types.is_decimal(array.type) else array).cast(
         pa.float64(), safe=False
     )
 
 
 def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableError:
-    """The error for text in a numeric column: it names the first text that is no number, if there is one."""
+    """The error for text in a numeric column; it names the first text that is not a number."""
     indices, values = distinct_values(array)
     wrong = np.array([isinstance(v, str) and not _is_number(v) for v in values] + [False])
     bad = wrong[indices]
@@ -461,7 +489,7 @@ def draw_line(
 
 
 def _countable(unit: float, line: Line) -> float:
-    """The unit, or the least power of ten of it in which every number of the line is a count of 62 bits."""
+    """The unit, or its smallest power-of-ten multiple in which every number fits 62 bits."""
     most = max(abs(line.boundaries[0]), abs(line.boundaries[-1]))
     while most > 2.0**62 * unit:
         unit *= 10.0
@@ -469,7 +497,7 @@ def _countable(unit: float, line: Line) -> float:
 
 
 def _decimals(numbers: Floats, missing: Flags | None, wanted: pa.DataType) -> pa.Array:
-    """Numbers as the decimals that they are written as, without the crumbs of binary fractions."""
+    """Numbers as decimals as they are written, without the errors of binary fractions."""
     last, context = Decimal(1).scaleb(-wanted.scale), Context(prec=wanted.precision + 1)
     seen, place = np.unique(
         numbers if missing is None else np.where(missing, 0.0, numbers), return_inverse=True
@@ -497,21 +525,21 @@ def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Arra
 
 
 def column_step(attribute: Attribute, held: pa.DataType) -> float | None:
-    """The steps in which a column of an Arrow type holds an attribute's numbers; None for real ones."""
-    kind, own = held.value_type if pa.types.is_dictionary(held) else held, step_of(attribute)
+    """The steps of an attribute's numbers in a column of an Arrow type; None for real numbers."""
+    kind, unit = held.value_type if pa.types.is_dictionary(held) else held, step_of(attribute)
     if not attribute.on_line:
         return None
     if attribute.kind == "datetime" and pa.types.is_date(kind):
         return float(DAY)
     if attribute.kind == "duration" and not pa.types.is_floating(kind):
-        return max(own or 1.0, 1 / PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
+        return max(unit or 1.0, 1 / PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
     if pa.types.is_integer(kind):
-        return own if own is not None and own.is_integer() else 1.0
-    return max(own or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else own
+        return unit if unit is not None and unit.is_integer() else 1.0
+    return max(unit or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else unit
 
 
-def crumbs(held: pa.DataType) -> float:
-    """How far, in relation to it, a number can be from the one that a column of an Arrow type holds; 0 if it is no float."""
+def float_tolerance(held: pa.DataType) -> float:
+    """The relative rounding error of an Arrow type; 0 unless it is a float."""
     if not pa.types.is_floating(held):
         return 0.0
     return 4 * float(np.finfo(held.to_pandas_dtype()).eps)
@@ -543,7 +571,8 @@ def distinct_values(array: pa.ChunkedArray) -> tuple[Integers, list[object]]:
     values = chunks[0].dictionary
     listed = values.to_pylist()
     if pa.types.is_float32(values.type) or pa.types.is_float16(values.type):
-        # 0.1 in single precision is 0.1 to the reader, although it is another number in double precision
+        # 0.1 in single precision is 0.1 to the reader, although it is another number in
+        # double precision.
         listed = [None if v is None else float(str(np.float32(v))) for v in listed]
     indices = chunks[0].indices.cast(pa.int64()).fill_null(len(listed))
     return indices.to_numpy(zero_copy_only=False), listed
@@ -586,3 +615,139 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Listed values: categorical, ordinal and boolean attributes.
+
+
+def _text_forms(value: object) -> tuple[str, ...]:
+    """The texts by which tables write a value, the most common first."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, bool):
+        word = "true" if value else "false"
+        return (word, word.capitalize(), word.upper(), str(int(value)))
+    if isinstance(value, float) and value.is_integer():
+        return (repr(value), str(int(value)))
+    return (str(value),)
+
+
+class Matcher:
+    """Looks up the code of a value in one attribute's domain."""
+
+    def __init__(self, attribute: Attribute) -> None:
+        self._exact: dict[object, int] = dict(attribute.codes.items())
+        self._forms: dict[str, tuple[int, int]] = {}
+        for code, value in enumerate(attribute.values):
+            if isinstance(value, str):
+                continue
+            for style, form in enumerate(_text_forms(value)):
+                self._forms[form] = (-1, 0) if form in self._forms else (code, style)
+
+    def code(self, value: object) -> int:
+        """The value's code; -1 if it is outside the domain."""
+        return self.match(value)[0]
+
+    def match(self, value: object) -> tuple[int, int]:
+        """The code, and the style in which a text writes it."""
+        if isinstance(value, Decimal):
+            value = int(value) if value == int(value) else float(value)
+        if value in self._exact:
+            return self._exact[value], 0
+        if isinstance(value, str):
+            return self._forms.get(value, (-1, 0))
+        meant = {self._exact[form] for form in _text_forms(value) if form in self._exact}
+        return (meant.pop(), 0) if len(meant) == 1 else (-1, 0)
+
+
+def label_array(attribute: Attribute, wanted: pa.DataType, style: int) -> tuple[pa.Array, bool]:
+    """Each answer as a value of an Arrow type, and whether that type fits them all.
+
+    If it does not (a category "other" in a column of integers) the answers have the plainest
+    type that does.
+    """
+    try:
+        return _labels_as(attribute, wanted, style), True
+    except (ValueError, TypeError, OverflowError, pa.ArrowException):
+        return pa.array(_plain(attribute.values, style)), False
+
+
+def plain_type(attribute: Attribute) -> pa.DataType:
+    """The plainest Arrow type of an attribute."""
+    if attribute.on_line:
+        return {
+            "date": pa.date32(),
+            "datetime": pa.timestamp("s"),
+            "duration": pa.duration("s"),
+        }.get(attribute.kind, pa.float64())
+    return pa.array(_plain(attribute.values, 0)).type
+
+
+def other_code(attribute: Attribute) -> int | None:
+    """The code of the category named "other", in any case, if the attribute has one."""
+    for code, value in enumerate(attribute.values):
+        if isinstance(value, str) and value.casefold() == "other":
+            return code
+    return None
+
+
+def is_text(arrow_type: pa.DataType) -> bool:
+    """Whether an Arrow type is one of the text types."""
+    return bool(
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_string_view(arrow_type)
+    )
+
+
+def _labels_as(attribute: Attribute, wanted: pa.DataType, style: int) -> pa.Array:
+    values: list[object]
+    if is_text(wanted):
+        return pa.array(_texts(attribute.values, style), pa.large_string()).cast(wanted)
+    if pa.types.is_boolean(wanted):
+        matcher = Matcher(attribute)
+        truth = {matcher.code(answer): answer for answer in (False, True)}
+        values = [truth.get(code) for code in range(attribute.answers)]
+    elif pa.types.is_integer(wanted):
+        values = [_whole(value) for value in attribute.values]
+    elif pa.types.is_floating(wanted):
+        values = [float(value) for value in attribute.values]
+    elif pa.types.is_decimal(wanted):
+        values = [
+            Decimal(str(int(value) if isinstance(value, bool) else value))
+            for value in attribute.values
+        ]
+    else:
+        raise TypeError(str(wanted))
+    if None in values:
+        raise ValueError("not every answer can be written")
+    if pa.types.is_float16(wanted):
+        return pa.array(values, pa.float32()).cast(wanted)
+    return pa.array(values, wanted)
+
+
+def _plain(values: Sequence[Value], style: int) -> Sequence[Value]:
+    """Values of one type: unchanged if they share one, numbers as floats, else text."""
+    kinds = {type(value) for value in values}
+    if len(kinds) == 1:
+        return values
+    if kinds <= {int, float}:
+        return [float(value) for value in values]
+    return _texts(values, style)
+
+
+def _texts(values: Sequence[Value], style: int) -> list[str]:
+    """Each value in a style, or in the plain one if the style is ambiguous."""
+    forms = [_text_forms(value) for value in values]
+    styled = [form[min(style, len(form) - 1)] for form in forms]
+    return styled if len(set(styled)) == len(styled) else [form[0] for form in forms]
+
+
+def _whole(value: Value) -> int:
+    number = int(value)
+    # "01" or " 1": the text is not this number written out.
+    if isinstance(value, str) and str(number) != value:
+        raise ValueError(value)
+    if number != (value if not isinstance(value, str) else number):
+        raise ValueError(value)
+    return number

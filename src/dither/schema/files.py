@@ -32,7 +32,10 @@ _POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+")
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How a CSV file is written; what is None is found out from the file itself. `missing` lists the texts that mean no answer."""
+    """How a CSV file is written; None is detected from the file.
+
+    `missing` lists the texts that mean a missing answer.
+    """
 
     delimiter: str | None = None
     encoding: str | None = None
@@ -111,7 +114,7 @@ def _find_encoding(path: Path) -> str:
 
 
 def _find_delimiter(lines: Sequence[str], usual: str, decimal: str | None) -> str:
-    """The one that cuts all lines into the same number of fields, at least two; of several the one with most fields."""
+    """The delimiter that cuts all lines into equally many fields; of several the finest."""
     best, most = usual, 1
     for delimiter in dict.fromkeys((usual, *DELIMITERS)):
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
@@ -130,10 +133,11 @@ def _find_decimal(lines: Sequence[str], delimiter: str) -> str:
 
 
 def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.Table, _CsvForm]:
-    """The table of a file and the form it was read in.
+    """Read a CSV file, and report the detected options.
 
-    With a schema, columns whose domain lists text are read as text, and what the domain lists is an answer even where it is
-    usually none ("NA" for Namibia). Without one, whole numbers with leading zeros are text.
+    With a schema, columns whose domain lists text are read as text, and a listed value is an
+    answer even if it usually means missing ("NA" for Namibia). Without one, whole numbers with
+    leading zeros are text.
     """
     form = _find_form(path, given)
     missing = MISSING if given.missing is None else given.missing
@@ -144,9 +148,9 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
     )
     table = _parse(path, form, missing, dict.fromkeys(listed, pa.string()))
     plain = [f.name for f in table.schema if pa.types.is_time(f.type)]
-    if (
-        schema is not None
-    ):  # a day is a label to a schema that lists it, and labels come back as they were written
+    # A day is a label to a schema that lists it, and labels come back as they were
+    # written.
+    if schema is not None:
         moments = {a.name for a in schema if a.kind in ("date", "datetime")}
         plain += [
             f.name for f in table.schema if pa.types.is_temporal(f.type) and f.name not in moments
@@ -162,7 +166,7 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
     ]
     if literal:
         kept = {v for name in literal for v in listed[name].values}
-        own = _parse(
+        as_text = _parse(
             path,
             form,
             [text for text in missing if text not in kept],
@@ -170,7 +174,7 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
             literal,
         )
         for name in literal:
-            table = table.set_column(table.column_names.index(name), name, own.column(name))
+            table = table.set_column(table.column_names.index(name), name, as_text.column(name))
     for field in table.schema:
         if pa.types.is_binary(field.type):
             raise TableError(
@@ -181,19 +185,25 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
 
 
 def _leading_zeros(
-    path: Path, form: _CsvForm, missing: Sequence[str], table: pa.Table, known: Collection[str]
+    path: Path,
+    form: _CsvForm,
+    missing: Sequence[str],
+    table: pa.Table,
+    text_columns: Collection[str],
 ) -> list[str]:
-    """The columns of whole numbers some of which begin with a zero: codes, such as postal ones."""
-    whole = [f.name for f in table.schema if pa.types.is_integer(f.type) and f.name not in known]
+    """The columns of whole numbers with leading zeros: codes, such as postal codes."""
+    whole = [
+        f.name for f in table.schema if pa.types.is_integer(f.type) and f.name not in text_columns
+    ]
     if not whole or len(set(table.column_names)) < len(table.column_names):
         return []
     texts = _parse(path, form, missing, dict.fromkeys(whole, pa.string()), whole)
-    found = (
+    columns = (
         name
         for name in whole
         if pc.any(pc.match_substring_regex(texts.column(name), r"^\s*[+-]?0[0-9]")).as_py()
     )
-    return list(found)
+    return list(columns)
 
 
 def _parse(
@@ -208,7 +218,8 @@ def _parse(
     return pa_csv.read_csv(
         path,
         read_options=pa_csv.ReadOptions(encoding=form.encoding),
-        # In a file of one column an empty line is a missing value, not a gap between rows.
+        # In a file of one column an empty line is a missing value, not a gap between
+        # rows.
         parse_options=pa_csv.ParseOptions(
             delimiter=form.delimiter,
             newlines_in_values=True,
@@ -231,17 +242,18 @@ SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 def read_table(
     source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
 ) -> pa.Table:
-    """The PyArrow table in a .csv, .tsv or .parquet file; it has rows, and columns with distinct names."""
+    """Read a .csv, .tsv or .parquet file as a PyArrow table with rows and distinct column names."""
     return read_noted(source, schema, options)[0]
 
 
 def read_noted(
     source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
 ) -> tuple[pa.Table, list[Notice]]:
-    """The same, and what was assumed about a CSV file that is not in the usual form.
+    """Read a table, and the assumptions made about a CSV file in an unusual format.
 
-    CSV does not say what is text: with a schema, columns whose domain lists text are read as text, so that "01" and "1" stay
-    apart; without one, whole numbers of which some begin with a zero are.
+    CSV does not mark text. With a schema, columns whose domain lists text are read as text, so
+    that "01" and "1" stay distinct; without one, columns of whole numbers with leading zeros are
+    text.
     """
     path, given = Path(source), options or CsvOptions()
     suffix = path.suffix.lower()
@@ -280,7 +292,7 @@ def read_noted(
 
 
 def write_table(table: NativeTable, path: str | Path) -> None:
-    """Write a pandas, polars or PyArrow table as CSV if the name ends in .csv, else as Parquet; it appears whole or not at all."""
+    """Write a table atomically: CSV if the name ends in .csv, else Parquet."""
     arrow = to_arrow(table)
     if Path(path).suffix.lower() == ".csv":
         plain = [
@@ -296,7 +308,10 @@ def write_table(table: NativeTable, path: str | Path) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[Path], object], *, private: bool = False
 ) -> None:
-    """Let `write` fill a file under a temporary name beside `path`, then move it into place; if private, for its owner alone."""
+    """Let `write` fill a temporary file in the same folder, then move it to `path`.
+
+    With `private` only the owner can read the file.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise TableError(
@@ -318,7 +333,8 @@ def write_atomically(
 
 
 def _read_parquet(path: Path) -> pa.Table:
-    # A file, not the path: a path would make PyArrow add columns for folders named like key=value. And PyArrow's own file, not
-    # Python's: its threads may still hold that when the interpreter ends, and then abort the process whatever its exit status.
+    # A file, not the path: for a path PyArrow would add columns for folders named like
+    # key=value. And PyArrow's file, not Python's: its threads may still hold the latter
+    # when the interpreter ends, which aborts the process.
     with pa.OSFile(str(path)) as file:
         return pq.read_table(file)

@@ -14,8 +14,7 @@ from dither.checks import check_whole
 from dither.errors import TableError
 from dither.schema.attribute import Attribute, Kind, Value
 from dither.schema.calendar import DAY, FIRST_DAY, LAST_DAY, PERIODS, Cycle, Period, period_edges
-from dither.schema.columns import as_floats, moment_numbers
-from dither.schema.labels import is_text
+from dither.schema.columns import as_floats, is_text, moment_numbers
 from dither.schema.native import column_names, read_columns, select_columns
 from dither.schema.schema import DEFAULT_BINS, Schema, numeric
 from dither.types import Counts, Floats, NativeTable
@@ -23,8 +22,10 @@ from dither.types import Counts, Floats, NativeTable
 MAX_ATOMS = 16
 ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
 ATOM_ROWS = 20  # fewer repeats can be chance
-STANDS_OUT = 4.0  # an atom is so many times as frequent as the values around it
-CROWDED = 0.5  # a share of one of the even bins from which on bins follow the quantiles
+# An atom is at least this many times as frequent as the values around it.
+STANDS_OUT = 4.0
+# Bins follow the quantiles if one even bin would have at least this share.
+CROWDED = 0.5
 MAX_DECIMALS = 4
 MAX_PERIODS = 40
 _TAIL = (0.99, 0.999)
@@ -38,9 +39,11 @@ def _propose_numbers(
     whole: bool,
     kind: Literal["numeric", "duration"] = "numeric",
 ) -> Attribute:
-    """Atoms where values heap up, the unit in which they are written, and even bins unless most values crowd into one.
+    """Atoms at frequent values, the unit, and even bins unless most values fall into one.
 
-    `values` has at least two different ones, all finite; `whole` says that the column's type is whole numbers.
+    Args:
+        values: At least two different finite values.
+        whole: Whether the column's type is an integer.
     """
     unit = 1.0 if whole else _find_unit(values)
     seen, counts = np.unique(values, return_counts=True)
@@ -61,7 +64,7 @@ def _propose_numbers(
 
 
 def _settled(low: float, high: float, unit: float | None) -> tuple[float, float]:
-    """Bounds that hold both the values and the multiples of the unit that they mean: 0.1 + 0.2 is not 0.3."""
+    """Bounds that contain the values and the multiples of the unit nearest to them."""
     if unit is None:
         return low, high
     exact = [float(f"{round(bound / unit) * unit:.12g}") for bound in (low, high)]
@@ -69,7 +72,7 @@ def _settled(low: float, high: float, unit: float | None) -> tuple[float, float]
 
 
 def _find_unit(values: Floats) -> float | None:
-    """The power of ten, from 1 to 0.0001, of which all values are multiples; None if there is none."""
+    """The power of ten, from 1 to 0.0001, that divides all values; None if none does."""
     if np.abs(values).max() >= 2**50:
         return None
     for digits in range(MAX_DECIMALS + 1):
@@ -83,26 +86,25 @@ def _find_atoms(seen: Floats, counts: Counts) -> Floats:
     """The values that stand out from those around them, at most MAX_ATOMS, in order."""
     total = counts.sum()
     often = np.flatnonzero(counts >= max(ATOM_SHARE * total, ATOM_ROWS))
-    found = []
+    atoms_at = []
     for i in often:
         around = np.concatenate([counts[max(0, i - 5) : i], counts[i + 1 : i + 6]])
         if len(around) and counts[i] >= STANDS_OUT * np.median(around):
-            found.append(int(i))
-    found.sort(key=lambda i: -int(counts[i]))
-    return np.sort(seen[found[:MAX_ATOMS]])
+            atoms_at.append(int(i))
+    atoms_at.sort(key=lambda i: -int(counts[i]))
+    return np.sort(seen[atoms_at[:MAX_ATOMS]])
 
 
 def _crowded(values: Floats, low: float, high: float) -> bool:
-    held, _ = np.histogram(
-        values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2)
-    )  # halves: a range may be near the largest number
+    # Halves, because the range may overflow.
+    held, _ = np.histogram(values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2))
     return bool(held.max() > CROWDED * len(values))
 
 
 def _quantile_edges(
     values: Floats, low: float, high: float, unit: float | None
 ) -> tuple[float, ...]:
-    """Edges that share the values out evenly, and two more where the tail begins; three digits each."""
+    """Edges at quantiles, and two more where the tail begins; three digits each."""
     levels = [*np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2), *_TAIL]
     inner = [float(f"{q:.3g}") for q in np.quantile(values, levels)]
     if unit is not None:
@@ -113,9 +115,9 @@ def _quantile_edges(
 def _propose_moments(
     name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool
 ) -> Attribute:
-    """The finest period that cuts the range into at most MAX_PERIODS, and the hour of the day where times differ.
+    """The finest period with at most MAX_PERIODS bins, and hours if times differ.
 
-    `values` are days for a date, seconds for an instant; they are not all alike.
+    `values` are days for a date, seconds for an instant; they are not all equal.
     """
     scale = 1 if kind == "date" else DAY
     first, last = float(np.floor(values.min() / scale)), float(np.floor(values.max() / scale))
@@ -154,13 +156,15 @@ LEAK_WARNING = (
     "use a public schema for private data"
 )
 MAX_CATEGORIES = 1000
-MAX_CODES = 16  # numbers with at most so many distinct values are taken as codes
-KEPT_CATEGORIES = 500  # of a text column with more than MAX_CATEGORIES; the rest is "other"
+# Numbers with at most this many distinct values are codes.
+MAX_CODES = 16
+# Listed values of a text column with more than MAX_CATEGORIES; the rest is "other".
+KEPT_CATEGORIES = 500
 OTHER = "other"
-_REPEATED = (
-    10  # so many rows per distinct text, in the mean, and it is a category and no identifier
-)
-_SURELY_ROWS = 64  # from so many rows on, what differs in every row is taken as an identifier
+# A text is a category, not an identifier, from this mean number of rows per value.
+_REPEATED = 10
+# From this number of rows on, values that are all distinct are an identifier.
+_SURELY_ROWS = 64
 
 
 class _Unfit(Exception):
@@ -170,16 +174,26 @@ class _Unfit(Exception):
 def infer_schema(
     table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
 ) -> Schema:
-    """The schema of a pandas, polars or PyArrow table; whoever calls this must pass on `LEAK_WARNING`.
+    """Infer the schema of a pandas, polars or PyArrow table. Callers must show `LEAK_WARNING`.
 
-    Booleans stay booleans; text is categorical with sorted labels (ordinal where the column's type orders them); up
-    to 16 distinct numbers are ordinal; other numbers are numeric, with atoms where they heap up and 16 even bins between the least
-    and the greatest, or bins that follow the quantiles where most would crowd into one; dates and instants are cut by the
-    calendar. Nulls and NaN make a column `missing`. Columns that cannot be asked (constants, identifiers, free text, nothing but
-    nulls, nested types) are one error that names them all; text in `keep` is asked however many values it has.
+    Booleans stay booleans. Text is categorical with sorted labels, or ordinal if the column's
+    type is ordered. Up to 16 distinct numbers are ordinal. Other numbers are numeric with atoms
+    at frequent values and 16 even bins between minimum and maximum, or bins at quantiles if most
+    values would fall into one. Dates and instants are cut by the calendar. Nulls and NaN make a
+    column `missing`.
+
+    Args:
+        table: The table.
+        max_categories: The largest number of distinct texts of a category.
+        keep: Text columns to ask for any number of distinct values.
+
+    Raises:
+        TableError: Some columns cannot be asked (constants, identifiers, free text, only nulls,
+            nested types); the message names all of them.
 
     >>> import dither, pyarrow
-    >>> dither.infer_schema(pyarrow.table({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, False, True]})).cardinalities
+    >>> table = pyarrow.table({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, False, True]})
+    >>> dither.infer_schema(table).cardinalities
     (2, 2)
     """
     schema = draft_schema(table, max_categories=max_categories, keep=keep)
@@ -195,7 +209,11 @@ def infer_schema(
 def draft_schema(
     table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
 ) -> Schema:
-    """The same without an error as long as one column can be asked: the others are marked as dropped, with the reason."""
+    """Infer a schema; columns that cannot be asked are marked as dropped, with the reason.
+
+    Raises:
+        TableError: No column can be asked.
+    """
     check_whole("max_categories", max_categories, 2)
     fine: list[Attribute] = []
     unfit: list[tuple[str, str]] = []
@@ -293,7 +311,8 @@ def _infer_number(
         raise _Unfit("holds an infinite value; mend it or drop the column")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
-    # Whole numbers with gaps reach us as floats from pandas; they are codes all the same. Prices are, if they repeat.
+    # pandas stores whole numbers with gaps as floats; they are codes too, and so are
+    # prices that repeat.
     if whole and few and max(abs(code) for code in few) >= 2**63:
         raise _Unfit(
             "holds whole numbers that do not fit in 64 bits; write them as text or drop it"
@@ -342,7 +361,8 @@ def _infer_moment(
         raise _constant(present[0].as_py())
     if kind == "duration":
         return _propose_numbers(name, numbers, missing, whole=False, kind="duration")
-    if kind == "datetime" and (numbers % DAY == 0).all():  # days in a column of instants
+    # Dates in a column of instants.
+    if kind == "datetime" and (numbers % DAY == 0).all():
         return _propose_moments(name, "date", numbers / DAY, missing)
     return _propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
 

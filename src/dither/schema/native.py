@@ -1,4 +1,4 @@
-"""pandas, polars and PyArrow tables as Arrow columns, and Arrow columns as a table of the same kind again."""
+"""Conversion between pandas, polars and PyArrow tables and Arrow columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
-from dither.schema.labels import label_array, plain_type
+from dither.schema.columns import label_array, plain_type
 from dither.schema.schema import Schema
 from dither.types import NativeTable
 
@@ -27,9 +27,10 @@ TableKind = Literal["pandas", "polars", "pyarrow"]
 
 @dataclass(frozen=True)
 class Column:
-    """How a table holds one column: its name, its Arrow type, and its type in the table's own library.
+    """A column of a table: its name, its Arrow type, and its type in the table's library.
 
-    `style` remembers how a text column writes values that are not text in the schema: "true", "True" or "1".
+    `style` is how a text column writes values that are not text in the schema: "true", "True"
+    or "1".
     """
 
     name: str
@@ -40,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is needed to give back a table like the one that came in: its kind, its columns' order and their types."""
+    """The kind of a table, the order of its columns and their types, to rebuild a similar table."""
 
     kind: TableKind
     columns: tuple[Column, ...]
@@ -52,7 +53,11 @@ class Layout:
 
 
 def table_kind(table: object) -> TableKind:
-    """Which library a table belongs to; anything else is an error that says what would do."""
+    """The library of a table.
+
+    Raises:
+        TableError: The object is not a supported table.
+    """
     if nw.dependencies.is_pandas_dataframe(table):
         return "pandas"
     if nw.dependencies.is_polars_dataframe(table):
@@ -127,10 +132,10 @@ def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
 
 
 def build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
-    """A table of the layout's kind from Arrow arrays in its order.
+    """Build a table of the layout's kind from Arrow arrays in its order.
 
-    An array whose values do not fit the column's own type (a domain wider than the type) keeps the type it has;
-    categories that the column's type lacks are added where rows hold them.
+    An array whose values do not fit the column's type (a domain wider than the type) keeps its
+    own type. Categories that the column's type lacks are added if rows have them.
     """
     if layout.kind == "pyarrow":
         return pa.table(dict(zip(layout.names, arrays, strict=True)))
@@ -147,7 +152,7 @@ def build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
 
 
 def to_arrow(table: NativeTable) -> pa.Table:
-    """Any of the three kinds as a PyArrow table, without a pandas index; it may have no rows."""
+    """A table of any kind as a PyArrow table, without a pandas index; it may have no rows."""
     layout, arrays = _columns(table)
     return (
         table
@@ -163,22 +168,25 @@ def _polars_series(column: Column, array: pa.Array) -> pl.Series:
     dtype = column.native
     if isinstance(dtype, pl.Enum):
         series = series.cast(pl.String)
-        known = dtype.categories.to_list()
+        categories = dtype.categories.to_list()
         extra = [
-            label for label in series.unique(maintain_order=True).drop_nulls() if label not in known
+            label
+            for label in series.unique(maintain_order=True).drop_nulls()
+            if label not in categories
         ]
-        dtype = pl.Enum([*known, *extra]) if extra else dtype
+        dtype = pl.Enum([*categories, *extra]) if extra else dtype
     return series if dtype is None or series.dtype == dtype else series.cast(dtype)
 
 
 def _pandas_array(dtype: Any, array: pa.Array) -> Any:
-    """A pandas array of `dtype`; NumPy integers and booleans take their nullable twin where values are missing."""
+    """A pandas array of `dtype`; integers and booleans become nullable if values are missing."""
     import pandas as pd
 
     if dtype is None:
         return array.to_pandas(integer_object_nulls=False)
     if isinstance(dtype, pd.CategoricalDtype):
-        if not pa.types.is_dictionary(array.type):  # numbers drawn from a bin are no categories
+        # Numbers drawn from a bin are not categories.
+        if not pa.types.is_dictionary(array.type):
             return array.to_pandas()
         return _pandas_categories(dtype, array)
     if isinstance(dtype, pd.ArrowDtype):
@@ -207,12 +215,12 @@ def _pandas_categories(dtype: pd.CategoricalDtype, array: pa.Array) -> pd.Catego
     labels = array.dictionary.to_pylist()
     codes = array.indices.fill_null(len(labels)).to_numpy(zero_copy_only=False)
     used = np.bincount(codes, minlength=len(labels)) > 0
-    known = list(dtype.categories)
+    categories = list(dtype.categories)
     extra = [
-        label for label, seen in zip(labels, used, strict=False) if seen and label not in known
+        label for label, seen in zip(labels, used, strict=False) if seen and label not in categories
     ]
     if extra:
-        dtype = pd.CategoricalDtype([*known, *extra], ordered=dtype.ordered)
+        dtype = pd.CategoricalDtype([*categories, *extra], ordered=dtype.ordered)
     places = np.append(dtype.categories.get_indexer(labels), -1)
     return pd.Categorical.from_codes(places[codes], dtype=dtype)
 
@@ -225,11 +233,12 @@ _EXACT = 2.0**53  # up to here every whole number is a float
 
 
 def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
-    """The layout of a synthetic table for a table that came in with `layout`.
+    """The layout of the synthetic table for an input table with `layout`.
 
-    Guarantee: it depends on the schema, on the kind of table, the columns' order and, where `declared`, on their declared types:
-    all public, so that types tell nothing of any row. A CSV file has no types, and one gap turns whole numbers of a pandas frame
-    into float64, so there the schema decides. Labels are written as the schema writes them.
+    Guarantee: it depends on the schema, the kind of table, the columns' order and, if `declared`,
+    on their declared types. All of these are public, so types reveal nothing about any row. A
+    CSV file has no types, and one gap turns whole numbers of a pandas frame into float64, so
+    there the schema decides. Labels are written as in the schema.
     """
     return replace(
         layout,
@@ -238,10 +247,10 @@ def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
 
 
 def schema_type(attribute: Attribute) -> pa.DataType:
-    """The Arrow type that an attribute has by the schema alone.
+    """The Arrow type of an attribute by the schema alone.
 
-    Numeric: by the unit if there is one; else whole numbers if all atoms and both bounds are whole and every bin holds a whole
-    number, otherwise real ones.
+    Numeric: by the unit if it has one. Otherwise integers if all atoms and both bounds are whole
+    and every bin contains a whole number, else real numbers.
     """
     if attribute.kind == "numeric":
         return pa.int64() if _whole(attribute) else pa.float64()
@@ -261,9 +270,8 @@ def _pandas_column(column: Column, attribute: Attribute) -> Column:
     import pandas as pd
 
     dtype, held = column.native, schema_type(attribute)
-    gaps_show = isinstance(
-        dtype, np.dtype
-    )  # with the first missing value its whole numbers become real, its booleans objects
+    # With a missing value integers would become floats, booleans objects.
+    gaps_show = isinstance(dtype, np.dtype)
     text = pd.Series(["text"]).dtype
     if isinstance(dtype, pd.CategoricalDtype) and not attribute.on_line:
         # astype("category") lists the values that it meets; the schema lists all.

@@ -1,4 +1,4 @@
-"""Rules as tables of cells, and rows that keep them: in codes, and in the numbers drawn inside them."""
+"""Rules as tables of allowed cells, and rows that satisfy them, in codes and in numbers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_CELLS = 1 << 24  # of the attributes of one rule together
 
 @dataclass(frozen=True)
 class Allowed:
-    """The cells of some attributes' product domain that a record can be in, one axis for each."""
+    """The allowed cells of some attributes' product domain, one axis for each attribute."""
 
     names: tuple[str, ...]
     table: Flags
 
 
 def outcome_codes(rule: Determines, schema: Schema) -> Integers | None:
-    """The code of the determined attribute for each code of the other; None where it is to be learnt."""
+    """The code of the determined attribute for each code of the other; None if not stated."""
     if rule.outcomes is None:
         return None
     target, by = schema[rule.attribute], schema[rule.by]
@@ -36,30 +36,30 @@ def outcome_codes(rule: Determines, schema: Schema) -> Integers | None:
 
 
 def constraints(schema: Schema) -> tuple[Allowed, ...]:
-    """The tables of all rules but determinations; orders that follow from others are added, so that chains can be kept."""
+    """The tables of all rules except determinations, with implied orders added."""
     rules = [rule for rule in schema.rules if not isinstance(rule, (Determines, Order))]
     return tuple(allowed(rule, schema) for rule in (*rules, *all_orders(schema.rules)))
 
 
 def all_orders(rules: Sequence[Rule]) -> list[Order]:
-    """The orders stated and those that follow: a <= b and b < c make a < c."""
-    found = {(rule.low, rule.high): rule.strict for rule in rules if isinstance(rule, Order)}
+    """The stated and the implied orders: a <= b and b < c imply a < c."""
+    orders = {(rule.low, rule.high): rule.strict for rule in rules if isinstance(rule, Order)}
     while True:
         more = {
-            (a, d): max(found.get((a, d), False), first or second)
-            for (a, b), first in found.items()
-            for (c, d), second in found.items()
+            (a, d): max(orders.get((a, d), False), first or second)
+            for (a, b), first in orders.items()
+            for (c, d), second in orders.items()
             if b == c
         }
         if any(a == d for a, d in more):
             raise SchemaError("the rules put an attribute before itself", where="rules")
-        if {**found, **more} == found:
-            return [Order(low, high, strict) for (low, high), strict in found.items()]
-        found |= more
+        if {**orders, **more} == orders:
+            return [Order(low, high, strict) for (low, high), strict in orders.items()]
+        orders |= more
 
 
 def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
-    """The cells in which some record that keeps the rule can be; where an answer is missing the rule does not bind."""
+    """The cells that satisfy a rule for some numbers in them; missing answers are exempt."""
     cells = schema.cells(rule.names)
     if cells > MAX_CELLS:
         raise SchemaError(
@@ -70,10 +70,10 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
     if isinstance(rule, Impossible):
         hit = np.ones((), dtype=bool)
         for attribute, (_, values) in zip(attributes, rule.values, strict=True):
-            own = np.zeros(attribute.cardinality, dtype=bool)
+            listed = np.zeros(attribute.cardinality, dtype=bool)
             codes = (code_of_value(attribute, value) for value in values)
-            own[[code for code in codes if code is not None]] = True
-            hit = np.logical_and.outer(hit, own)
+            listed[[code for code in codes if code is not None]] = True
+            hit = np.logical_and.outer(hit, listed)
         return Allowed(rule.names, ~hit)
     first, last = zip(*(reach(attribute) for attribute in attributes), strict=True)
     grids = [np.meshgrid(*ends, indexing="ij") for ends in (first, last)]
@@ -90,7 +90,7 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
 
 
 def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floats]:
-    """The least and the greatest number of each code, of those a column holds that counts in steps; NaN for the missing one."""
+    """The smallest and the largest number of each code, in steps if given; NaN if missing."""
     gap = [np.nan] if attribute.missing else []
     if not attribute.on_line:
         values = np.array([*(float(v) for v in attribute.values), *gap])
@@ -102,15 +102,16 @@ def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floa
         )
         return np.append(first, gap), np.append(last, gap)
     low, high = np.asarray(attribute.line.ends, dtype=np.float64).T
-    own = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
-    opened = np.array([own[b] != code for code, (_, b) in enumerate(attribute.line.ends)])
+    point_codes = dict(zip(attribute.line.boundaries, attribute.line.points, strict=True))
+    opened = np.array([point_codes[b] != code for code, (_, b) in enumerate(attribute.line.ends)])
     return np.append(low, gap), np.append(np.where(opened, np.nextafter(high, -np.inf), high), gap)
 
 
 def broken(schema: Schema, codes: Codes) -> Flags:
-    """The rows of codes that break a rule for certain, whatever the numbers inside their bins.
+    """The rows of codes that violate a rule for all numbers in their bins.
 
-    Where it is not stated which value determines which, the rows that differ from most of their like do.
+    If a determination is not stated, the rows that differ from the most frequent outcome violate
+    it.
     """
     wrong = np.zeros(len(codes), dtype=bool)
     for table in constraints(schema):
@@ -125,10 +126,14 @@ def broken(schema: Schema, codes: Codes) -> Flags:
 
 
 def _most_frequent(rule: Determines, schema: Schema, by: Codes, target: Codes) -> Integers:
-    """The code of the determined attribute that most rows with each code of the other have; the missing one for the missing one."""
+    """The most frequent code of the determined attribute for each code of the other.
+
+    The missing code determines the missing code.
+    """
     width, given = schema[rule.attribute], schema[rule.by]
     cells, counts = np.unique(by.astype(np.int64) * width.cardinality + target, return_counts=True)
-    order = np.argsort(counts, kind="stable")  # the most frequent one is written last
+    # Sorted, so that the most frequent one is written last.
+    order = np.argsort(counts, kind="stable")
     outcome = np.zeros(given.cardinality, dtype=np.int64)
     outcome[cells[order] // width.cardinality] = cells[order] % width.cardinality
     if given.missing:
@@ -137,7 +142,11 @@ def _most_frequent(rule: Determines, schema: Schema, by: Codes, target: Codes) -
 
 
 def check_rows(schema: Schema, codes: Codes) -> None:
-    """An error if rows break a rule: it would not be known of every record, and what rests on it would be wrong."""
+    """Check that no row violates a rule.
+
+    Raises:
+        TableError: A row does. The rule would then be wrong for some records.
+    """
     wrong = broken(schema, codes)
     if wrong.any():
         first = int(np.argmax(wrong))
@@ -163,11 +172,17 @@ def keep_rules(
     rng: np.random.Generator,
     steps: Mapping[str, float | None] | None = None,
 ) -> tuple[dict[str, Floats], Flags]:
-    """Numbers moved inside their cells until orders and sums hold, what a rule determines exactly; and the rows where that failed.
+    """Move numbers inside their cells until orders and sums hold.
 
-    `numbers` has the values of every attribute on a line or listing numbers that a rule names. Atoms, listed values and what is
-    determined stay. `steps` says in which steps the columns count, where that is not the attribute's unit: whole numbers do not
-    hold the halves that a schema without a unit allows.
+    Atoms, listed values and determined values stay.
+
+    Args:
+        numbers: The values of every attribute in a rule that is on a line or lists numbers.
+        steps: The steps of the columns if they differ from the attribute's unit: integers cannot
+            represent the halves that a schema without a unit allows.
+
+    Returns:
+        The numbers, and the rows where that failed.
     """
     held = {name: values.copy() for name, values in numbers.items()}
     step = {name: step_of(schema[name]) if steps is None else steps[name] for name in held}
@@ -189,7 +204,7 @@ def keep_rules(
 
 
 def breaks(schema: Schema, held: Mapping[str, Floats], slack: float = 1e-9) -> Flags:
-    """The rows whose numbers are out of order or do not add up; `slack` is what rounding takes from a sum, in relation to it."""
+    """The rows whose numbers violate an order or a sum, up to a relative `slack`."""
     wrong = np.zeros(len(next(iter(held.values()), ())), dtype=bool)
     for order in all_orders(schema.rules):
         wrong |= _out_of_order(order, held)
@@ -209,7 +224,7 @@ def _limits(schema: Schema, codes: Codes, name: str, step: float | None) -> tupl
 
 
 def _determined(rule: Determines, schema: Schema, codes: Codes, drawn: Floats) -> Floats:
-    """The number that a rule states for each row; one number for each answer of the other where it is learnt."""
+    """The stated number for each row, or one number for each answer of the other attribute."""
     target, by = schema[rule.attribute], codes[:, schema.index(rule.by)]
     if rule.outcomes is None:
         cells = by.astype(np.int64) * target.cardinality + codes[:, schema.index(rule.attribute)]
@@ -231,7 +246,10 @@ def _keep_order(
     step: Mapping[str, float | None],
     rng: np.random.Generator,
 ) -> None:
-    """Swap the two where both fit the other's cell; else draw them anew, the first so low that room is left for the second."""
+    """Swap two numbers if each fits the other's cell; else redraw them.
+
+    The first is then drawn low enough to leave room for the second.
+    """
     wrong = np.flatnonzero(_out_of_order(rule, held))
     if not len(wrong):
         return
@@ -259,7 +277,7 @@ def _keep_sum(
     limits: Mapping[str, tuple[Floats, Floats]],
     step: Mapping[str, float | None],
 ) -> None:
-    """Shift the parts inside their cells until their sum lies in the cell of the total, which then is that sum."""
+    """Shift the parts inside their cells until their sum lies in the total's cell."""
     parts = np.stack([held[name] for name in rule.parts])
     first, last = (np.stack([limits[name][i] for name in rule.parts]) for i in (0, 1))
     total, least, most = parts.sum(axis=0), first.sum(axis=0), last.sum(axis=0)
@@ -271,16 +289,16 @@ def _keep_sum(
         up = np.where(most > total, (most - target) / (most - total), 1.0)
         moved = np.where(target < total, first + (parts - first) * down, last - (last - parts) * up)
     moved = np.clip(moved, first, last)
-    steps = [step[name] for name in rule.parts]
-    if any(own is not None for own in steps):
-        # Rounding each part leaves a rest, which the parts that have room take up one after the other.
+    part_steps = [step[name] for name in rule.parts]
+    if any(one is not None for one in part_steps):
+        # Rounding leaves a remainder, which parts with room take one after another.
         rounded = [
-            np.clip(_on_grid(part, own or 0.0), a, b)
-            for part, own, a, b in zip(moved, steps, first, last, strict=True)
+            np.clip(_on_grid(part, one or 0.0), a, b)
+            for part, one, a, b in zip(moved, part_steps, first, last, strict=True)
         ]
-        for i, own in enumerate(steps):
+        for i, one in enumerate(part_steps):
             rest = target - sum(rounded)
-            shifted = _on_grid(rounded[i] + rest, own or 0.0)
+            shifted = _on_grid(rounded[i] + rest, one or 0.0)
             rounded[i] = np.clip(shifted, first[i], last[i])
         moved = np.stack(rounded)
     for name, part in zip(rule.parts, moved, strict=True):
@@ -290,9 +308,8 @@ def _keep_sum(
     outside = (held[rule.total] < limits[rule.total][0]) | (
         held[rule.total] > limits[rule.total][1]
     )
-    held[rule.total] = np.where(
-        outside, np.inf, held[rule.total]
-    )  # found out as broken, and replaced
+    # Detected as a violation, and replaced.
+    held[rule.total] = np.where(outside, np.inf, held[rule.total])
 
 
 def _on_grid(values: Floats, step: float) -> Floats:

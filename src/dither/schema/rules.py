@@ -1,7 +1,8 @@
-"""What is publicly known to hold in every record: determined attributes, impossible combinations, orders, sums.
+"""Public rules that every record satisfies: determined attributes, impossible combinations,
+orders and sums.
 
-A rule binds a record only where none of its attributes is missing, except that what is determined by a missing answer is missing
-too. Standard library only.
+A rule applies only if none of its attributes is missing, except that a missing answer
+determines a missing answer. Standard library only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Determines:
-    """`by` determines `attribute`: `outcomes` has its value for each answer of `by`; None where that is to be learnt."""
+    """`by` determines `attribute`.
+
+    `outcomes` has the value for each answer of `by`; None if it is to be estimated.
+    """
 
     by: str
     attribute: str
@@ -28,7 +32,7 @@ class Determines:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that the rule is about."""
+        """The attributes of the rule."""
         return (self.by, self.attribute)
 
     def to_json(self) -> JsonObject:
@@ -39,13 +43,16 @@ class Determines:
 
 @dataclass(frozen=True)
 class Impossible:
-    """No record has, for every attribute named, one of the values listed: whole cells of a line are meant by any value in them."""
+    """No record has one of the listed values for every listed attribute.
+
+    A value on a line means its whole cell.
+    """
 
     values: tuple[tuple[str, tuple[Value, ...]], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that the rule is about."""
+        """The attributes of the rule."""
         return tuple(name for name, _ in self.values)
 
     def to_json(self) -> JsonObject:
@@ -55,7 +62,7 @@ class Impossible:
 
 @dataclass(frozen=True)
 class Order:
-    """The first attribute is at most the second; below it if `strict`."""
+    """The first attribute is at most the second, or below it if `strict`."""
 
     low: str
     high: str
@@ -63,7 +70,7 @@ class Order:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that the rule is about."""
+        """The attributes of the rule."""
         return (self.low, self.high)
 
     def to_json(self) -> JsonObject:
@@ -73,14 +80,14 @@ class Order:
 
 @dataclass(frozen=True)
 class Sum:
-    """Some attributes add up to another."""
+    """The sum of the parts is the total."""
 
     parts: tuple[str, ...]
     total: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes that the rule is about."""
+        """The attributes of the rule."""
         return (*self.parts, self.total)
 
     def to_json(self) -> JsonObject:
@@ -94,7 +101,10 @@ MAX_NAMES = 6  # attributes that one rule may tie together
 
 
 def code_of_value(attribute: Attribute, value: object) -> int | None:
-    """The code of a value as a schema file writes it, None where the attribute has none such; null is the missing answer."""
+    """The code of a value in a schema file; None if it is outside the domain.
+
+    null is the missing answer.
+    """
     if value is None:
         return attribute.answers if attribute.missing else None
     if not attribute.on_line:
@@ -110,19 +120,23 @@ def code_of_value(attribute: Attribute, value: object) -> int | None:
 
 
 def rules_from_json(data: object, attributes: Sequence[Attribute]) -> tuple[Rule, ...]:
-    """Read the rules of a schema of these attributes; an error says which rule is wrong, and how."""
+    """Read the rules of a schema with these attributes.
+
+    Raises:
+        SchemaError: A rule is malformed; the message names it.
+    """
     if not isinstance(data, list) or len(data) > MAX_RULES:
         raise SchemaError(f"rules must be a list of at most {MAX_RULES} objects", where="rules")
-    known = {attribute.name: attribute for attribute in attributes}
-    return tuple(_rule(f"rule {i + 1}", entry, known) for i, entry in enumerate(data))
+    by_name = {attribute.name: attribute for attribute in attributes}
+    return tuple(_rule(f"rule {i + 1}", entry, by_name) for i, entry in enumerate(data))
 
 
-def _rule(which: str, entry: Any, known: Mapping[str, Attribute]) -> Rule:
+def _rule(which: str, entry: Any, by_name: Mapping[str, Attribute]) -> Rule:
     keys = set(entry) if isinstance(entry, Mapping) else set()
     if "determines" in keys and keys <= {"determines", "by", "outcomes", "map"} and "by" in keys:
         by, attribute = entry["by"], entry["determines"]
-        _check_names(which, (by, attribute), known)
-        return Determines(by, attribute, _outcomes(which, entry, known[by]))
+        _check_names(which, (by, attribute), by_name)
+        return Determines(by, attribute, _outcomes(which, entry, by_name[by]))
     if keys == {"impossible"} and isinstance(entry["impossible"], Mapping):
         listed = {name: _listed(which, values) for name, values in entry["impossible"].items()}
         return Impossible(tuple(sorted(listed.items())))
@@ -152,7 +166,7 @@ def _listed(which: str, given: object) -> tuple[Any, ...]:
 
 
 def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Value, ...] | None:
-    """The value for each answer, from a list in the order of the answers or from a map of the answers as text."""
+    """The value for each answer, from a list in the answers' order or a map from their labels."""
     if "map" not in entry:
         return _listed(which, entry["outcomes"]) if "outcomes" in entry else None
     if not isinstance(entry["map"], Mapping) or "outcomes" in entry:
@@ -162,38 +176,42 @@ def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Valu
     labels = by.labels[: by.answers]
     given = {str(key): value for key, value in entry["map"].items()}
     absent = [label for label in labels if label not in given]
-    known = set(labels)
-    stray = [key for key in given if key not in known]
+    valid = set(labels)
+    stray = [key for key in given if key not in valid]
     if absent or stray:
-        said = (
+        problem = (
             f"lacks {absent[0]!r}"
             if absent
             else f"has {stray[0]!r}, which is no value of {by.name!r}"
         )
-        raise SchemaError(f"{which}: the map {said}", where="rules")
+        raise SchemaError(f"{which}: the map {problem}", where="rules")
     return tuple(given[label] for label in labels)
 
 
 def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
-    """An error unless every rule fits the attributes and no attribute is determined twice or by itself."""
-    known = {attribute.name: attribute for attribute in attributes}
+    """Check that rules fit the attributes.
+
+    Raises:
+        SchemaError: A rule does not fit, or an attribute is determined twice or by itself.
+    """
+    by_name = {attribute.name: attribute for attribute in attributes}
     determined: dict[str, str] = {}
     for i, rule in enumerate(rules):
         which = f"rule {i + 1}"
-        _check_names(which, rule.names, known)
+        _check_names(which, rule.names, by_name)
         if isinstance(rule, Determines):
             if rule.attribute in determined:
                 raise SchemaError(
                     f"{which}: {rule.attribute!r} is determined by two rules", where="rules"
                 )
             determined[rule.attribute] = rule.by
-            _check_outcomes(which, rule, known[rule.by], known[rule.attribute])
+            _check_outcomes(which, rule, by_name[rule.by], by_name[rule.attribute])
         elif isinstance(rule, Impossible):
             for name, values in rule.values:
-                _check_values(which, known[name], values)
+                _check_values(which, by_name[name], values)
         else:
             for name in rule.names:
-                _check_numbers(which, known[name], rule, known)
+                _check_numbers(which, by_name[name], rule, by_name)
     for name, by in determined.items():
         seen, at = {name}, by
         while at in determined:
@@ -203,9 +221,9 @@ def check_rules(rules: Sequence[Rule], attributes: Sequence[Attribute]) -> None:
             at = determined[at]
 
 
-def _check_names(which: str, names: Sequence[object], known: Mapping[str, Attribute]) -> None:
+def _check_names(which: str, names: Sequence[object], by_name: Mapping[str, Attribute]) -> None:
     for name in names:
-        if not isinstance(name, str) or name not in known:
+        if not isinstance(name, str) or name not in by_name:
             raise SchemaError(
                 f"{which} names {name!r}, which is no attribute", where="rules", value=name
             )
@@ -242,7 +260,7 @@ def _check_values(which: str, attribute: Attribute, values: Sequence[object]) ->
 
 
 def _check_numbers(
-    which: str, attribute: Attribute, rule: Order | Sum, known: Mapping[str, Attribute]
+    which: str, attribute: Attribute, rule: Order | Sum, by_name: Mapping[str, Attribute]
 ) -> None:
     if attribute.cycles:
         raise SchemaError(
@@ -254,7 +272,7 @@ def _check_numbers(
                 f"{which}: {attribute.name!r} is no number, so it cannot be added", where="rules"
             )
         return
-    low, high = known[rule.low], known[rule.high]
+    low, high = by_name[rule.low], by_name[rule.high]
     alike = low.kind == high.kind or {low.kind, high.kind} <= {"numeric", "ordinal"}
     if not alike or not (
         attribute.on_line or (attribute.kind == "ordinal" and _all_numbers(attribute))

@@ -1,4 +1,4 @@
-"""A schema: the attributes that are asked, in order, and its file form. Standard library only."""
+"""Schemas: attributes in a fixed order, rules, and the file format. Standard library only."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ _KNOWN = (
     "unit",
     "values",
 )
-_USED = {  # by kind, beside name, kind and missing
+# The keys of each kind, in addition to name, kind and missing.
+_USED = {
     "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
     "duration": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
     "date": {"edges", "min", "max", "by", "cycles", "groups"},
@@ -85,13 +86,26 @@ def numeric(
     kind: Literal["numeric", "duration"] = "numeric",
     clip: bool = False,
 ) -> Attribute:
-    """A numeric attribute (or a duration, in seconds) cut into bins between public bounds.
+    """A numeric attribute, or a duration in seconds, with bins between public bounds.
 
-    `even` bins have equal widths; whole-number bounds with no more integers between them than bins give one bin per integer,
-    since a narrower bin would hold no value at all. `skewed` bins grow by a constant factor away from the bound nearest to zero,
-    which has an atom if it is zero: for amounts with a long tail. `heaped` bins are even and every round number (a power of ten
-    times 1, 2 or 5 apart, about `bins` of them) is an atom: for answers that people round. The outermost edges are always the
-    bounds themselves. With `clip`, a number beyond a bound counts as that bound.
+    Args:
+        name: The attribute's name.
+        low: The lower bound, the first edge.
+        high: The upper bound, the last edge.
+        bins: The number of bins.
+        missing: Whether a missing answer has a code.
+        shape: "even" bins have equal widths; if the integers between whole bounds are not more
+            than `bins`, each gets a bin. "skewed" bins grow by a constant factor away from the
+            bound nearest to zero, which has an atom if it is zero: for amounts with a long tail.
+            "heaped" bins are even, and about `bins` round numbers are atoms: for answers that
+            people round.
+        atoms: More exact values with their own codes.
+        unit: Every number is a multiple of it.
+        kind: "numeric" or "duration".
+        clip: Whether a number outside the bounds counts as the nearer bound.
+
+    Raises:
+        SchemaError: The bounds, bins or unit are not valid.
     """
     for bound in (low, high):
         if not is_finite(bound):
@@ -102,9 +116,8 @@ def numeric(
             )
     check_whole(f"bins of {kind} attribute {name!r}", bins, 1, error=SchemaError)
     check_choice(f"attribute {name!r}: shape", shape, SHAPES, where=name, error=SchemaError)
-    if (
-        bins > MAX_VALUES
-    ):  # cheap to write and dear to build, so it is refused before anything is built
+    # Cheap to write and expensive to build, so it is rejected before anything is built.
+    if bins > MAX_VALUES:
         raise too_many(name, bins)
     if low >= high:
         raise SchemaError(
@@ -138,11 +151,13 @@ def _even(low: float, high: float, bins: int) -> list[float]:
 
 
 def _growing(low: float, high: float, bins: int, unit: float | None) -> list[float]:
-    """Edges in geometric steps over four powers of ten at most, in few digits, from the bound that is nearer to zero."""
+    """Edges in geometric steps over at most four powers of ten, rounded to few digits.
+
+    They start at the bound nearer to zero.
+    """
     span = high - low
-    least = min(
-        max(span * 1e-4, 2 * (unit or 0.0)), span
-    )  # two units: between zero, an atom, and the first edge lies one
+    # Two units, so that one multiple lies between the atom at zero and the first edge.
+    least = min(max(span * 1e-4, 2 * (unit or 0.0)), span)
     inner = (
         [_few_digits(least * (span / least) ** (i / (bins - 1))) for i in range(bins - 1)]
         if bins > 1
@@ -171,7 +186,11 @@ def _round_numbers(low: float, high: float, about: int) -> list[float]:
 
 
 def attribute_from_json(name: str, entry: Any) -> Attribute:
-    """Read one attribute as a schema file or a plain domain dictionary states it."""
+    """Read one attribute of a schema file or of a plain domain dictionary.
+
+    Raises:
+        SchemaError: The entry is not valid.
+    """
     if not isinstance(entry, dict):
         raise SchemaError(
             f"attribute {name!r} must be an object with a kind, not {entry!r}",
@@ -191,22 +210,25 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
 
 
 def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
-    """The attribute with what people read; labels are a list in the answers' order, or an object {value: label} of some."""
+    """Add the texts for people.
+
+    Labels are a list in the answers' order, or an object {value: label} for some values.
+    """
     labels = texts.get("labels", ())
     if isinstance(labels, Mapping):
-        own = attribute.labels[: attribute.answers]
-        known = set(own)
-        stray = [value for value in labels if value not in known]
+        values = attribute.labels[: attribute.answers]
+        valid = set(values)
+        stray = [value for value in labels if value not in valid]
         if attribute.on_line or stray:
-            found = (
+            problem = (
                 "takes a list of labels, one for each answer"
                 if attribute.on_line
                 else f"has no value {stray[0]!r}"
             )
             raise SchemaError(
-                f"attribute {attribute.name!r} {found}; correct its labels", where=attribute.name
+                f"attribute {attribute.name!r} {problem}; correct its labels", where=attribute.name
             )
-        labels = [labels.get(value, value) for value in own]
+        labels = [labels.get(value, value) for value in values]
     return replace(
         attribute,
         question=texts.get("question", ""),
@@ -295,7 +317,10 @@ def _numbers(
 def _time_edges(
     name: str, kind: Literal["date", "datetime"], entry: Mapping[str, Any]
 ) -> tuple[tuple[float, ...], tuple[Cycle, ...]]:
-    """The edges and cycles of a date or an instant, from `edges` and `cycles` or from `min`, `max` and `by`."""
+    """The edges and cycles of a date or an instant.
+
+    They are given as `edges` and `cycles`, or as `min`, `max` and `by`.
+    """
     if "edges" in entry:
         if {"min", "max", "by"} & set(entry):
             raise SchemaError(
@@ -360,7 +385,7 @@ def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object
 
 
 def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
-    """One group per value, from a list in the values' order or from an object {group: [values]}."""
+    """One group per value, from a list or from an object {group: [values]}."""
     if given is None:
         return ()
     if not isinstance(given, Mapping):
@@ -379,8 +404,8 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
                     value=value,
                 )
             of[value] = group
-    known = set(values)
-    stray = [value for value in of if value not in known] or [
+    valid = set(values)
+    stray = [value for value in of if value not in valid] or [
         value for value in values if value not in of
     ]
     if stray:
@@ -405,12 +430,16 @@ MAX_CODES = 1 << 20  # of all attributes together
 
 @dataclass(frozen=True)
 class Schema:
-    """The public domain of a record: attributes with distinct names, in a fixed order, and the `rules` that every record keeps.
+    """The public domain of a record: attributes in a fixed order, and rules.
 
-    `dropped` names columns of a table that are not asked, each with the reason; it is no part of what devices are told.
+    Attributes:
+        attributes: Attributes with distinct names.
+        rules: What every record satisfies.
+        dropped: Columns of a table that are not asked, with the reason; devices do not get it.
 
     >>> from dither import Attribute, Schema
-    >>> schema = Schema((Attribute("sex", "categorical", ("Female", "Male")), Attribute("smokes", "boolean", (False, True))))
+    >>> sex = Attribute("sex", "categorical", ("Female", "Male"))
+    >>> schema = Schema((sex, Attribute("smokes", "boolean", (False, True))))
     >>> schema.names, schema.cardinalities
     (('sex', 'smokes'), (2, 2))
     """
@@ -461,7 +490,11 @@ class Schema:
         return {name: i for i, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
-        """The position of an attribute; an error names the ones there are."""
+        """The position of an attribute.
+
+        Raises:
+            SchemaError: The schema has no such attribute; the message lists them.
+        """
         try:
             return self._positions[name]
         except KeyError:
@@ -474,17 +507,17 @@ class Schema:
         return math.prod(self.cardinalities[self.index(n)] for n in names)
 
     def to_json(self) -> JsonObject:
-        """What is asked, as devices read it: without the dropped columns."""
+        """The form for devices, without the dropped columns."""
         rules = {"rules": [rule.to_json() for rule in self.rules]} if self.rules else {}
         return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes], **rules}
 
     def file_json(self) -> JsonObject:
-        """The form a schema file holds: the same with the dropped columns and why."""
+        """The form of a schema file, with the dropped columns."""
         return {**self.to_json(), **({"dropped": dict(self.dropped)} if self.dropped else {})}
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical form without the texts for people: two parties with the same fingerprint mean the same codes."""
+        """SHA-256 of the canonical form without texts; equal fingerprints mean equal codes."""
         whole = self.to_json()
         coded = [
             {key: part for key, part in entry.items() if key not in TEXTS}
@@ -497,7 +530,11 @@ class Schema:
 
 
 def schema_from_json(data: object) -> Schema:
-    """Read a schema from its file form, or from the plain form {name: {kind: ..}, ..}."""
+    """Read a schema from its file form, or from the plain form {name: {kind: ..}, ..}.
+
+    Raises:
+        SchemaError: The JSON is not a schema.
+    """
     if not isinstance(data, Mapping):
         raise SchemaError("a schema must be a JSON object", value=data)
     whole = "attributes" in data and isinstance(data["attributes"], list)
@@ -519,7 +556,7 @@ def schema_from_json(data: object) -> Schema:
     _check_size(len(entries), 0)
     built: list[Attribute] = []
     codes = 0
-    for name, entry in entries:  # one at a time: a few bytes can ask for many bins
+    for name, entry in entries:  # one at a time, because a few bytes can ask for many bins
         built.append(attribute_from_json(name, entry))
         codes += built[-1].cardinality
         _check_size(len(built), codes)
@@ -580,7 +617,7 @@ def _check_size(attributes: int, codes: int) -> None:
 
 
 def file_fault(error: Exception) -> str:
-    """Why a file could not be read or written, in a few words."""
+    """The reason why a file could not be read or written."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     if isinstance(error, OSError) and error.strerror:

@@ -1,4 +1,4 @@
-"""A table as codes of its schema, and codes as a table of the same kind, columns, labels and types."""
+"""Tables as codes of a schema, and codes as tables of the same kind, columns and types."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from dither.checks import check_choice
 from dither.errors import TableError
 from dither.schema.attribute import Attribute
 from dither.schema.columns import (
+    Matcher,
     column_step,
-    crumbs,
     distinct_values,
     draw_line,
     fill_missing,
+    float_tolerance,
+    is_text,
+    label_array,
     line_array,
     line_codes,
     line_numbers,
+    other_code,
+    plain_type,
     shown_rows,
 )
-from dither.schema.labels import Matcher, is_text, label_array, other_code, plain_type
 from dither.schema.native import (
     Column,
     Layout,
@@ -44,9 +48,9 @@ Unknown = Literal["error", "other"]
 
 @dataclass(frozen=True)
 class _EncodedTable:
-    """A table's codes, one column per attribute in the schema's order, and how to turn codes into such a table again.
+    """The codes of a table, in the schema's order, and the layout to rebuild such a table.
 
-    `clipped` counts, for each attribute where it happened, the rows whose value was put under "other".
+    `clipped` counts the rows of each attribute whose value was replaced by "other".
     """
 
     codes: Codes
@@ -57,11 +61,17 @@ class _EncodedTable:
 def encode(
     table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True
 ) -> _EncodedTable:
-    """The codes of a pandas, polars or PyArrow table.
+    """The codes of a pandas, polars or PyArrow table. NaN is missing.
 
-    Every value lies in the schema's domain, or an error names the column and the value. With `unknown="other"` a value
-    outside a domain counts as the category "other" of that attribute. NaN is taken as missing. A row that breaks a rule of the
-    schema is an error, unless `keep_rules` is false.
+    Args:
+        table: The table.
+        schema: Its schema.
+        unknown: What to do with a value outside a domain: "error", or "other" to replace it by
+            the category "other".
+        keep_rules: Whether a row that violates a rule is an error.
+
+    Raises:
+        TableError: A value is outside its domain, or a row violates a rule.
     """
     check_choice("unknown", unknown, get_args(Unknown))
     layout, arrays = read_columns(_without_dropped(table, schema))
@@ -92,11 +102,11 @@ def _without_dropped(table: NativeTable, schema: Schema) -> NativeTable:
 
 
 def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:
-    """A table of the layout's kind, with its column order, labels and types, whose codes are the ones given.
+    """A table of the layout's kind, with its column order, labels and types, for given codes.
 
-    Numbers are drawn inside their bins by a density that neighbouring bins decide (`within`), in multiples of the attribute's
-    unit (whole ones in a column of integers); the missing code becomes null, in a nullable type where the kind of table has one.
-    The same generator state gives the same table.
+    Numbers are drawn inside their bins by a density that depends on neighbouring bins, in
+    multiples of the attribute's unit (integers in a column of integers). The missing code becomes
+    null, in a nullable type if the library has one. Equal generator states produce equal tables.
     """
     if codes.ndim != 2 or codes.shape[1] != len(schema):
         raise ValueError(
@@ -122,7 +132,10 @@ def _keep_rules(
     arrays: Sequence[pa.Array],
     rng: np.random.Generator,
 ) -> list[pa.Array]:
-    """Columns of which every row keeps the rules: numbers are moved inside their bins; rows where that fails become other rows."""
+    """Make every row satisfy the rules.
+
+    Numbers move inside their bins; rows where that fails are replaced by other rows.
+    """
     held = dict(zip(names, arrays, strict=True))
     tied = {
         name for rule in schema.rules if not isinstance(rule, Impossible) for name in rule.names
@@ -144,9 +157,8 @@ def _keep_rules(
                 schema[name], np.where(wrong, numbers[name], values), held[name]
             )
             kept[name] = line_numbers(schema[name], pa.chunked_array([held[name]]))
-    wrong |= breaks(
-        schema, kept, max([1e-9, *(crumbs(held[name].type) for name in kept)])
-    )  # as the columns hold them
+    # In the precision of the columns.
+    wrong |= breaks(schema, kept, max([1e-9, *(float_tolerance(held[name].type) for name in kept)]))
     if wrong.any():
         fine = np.flatnonzero(~wrong)
         if not len(fine):
@@ -160,7 +172,7 @@ def _keep_rules(
 
 
 def plain_layout(schema: Schema) -> Layout:
-    """The layout of a PyArrow table in the schema's order with the plainest type for each attribute."""
+    """The layout of a PyArrow table with the plainest type of each attribute."""
     columns = (Column(a.name, plain_type(a), plain_type(a)) for a in schema)
     return Layout("pyarrow", tuple(columns))
 
@@ -189,7 +201,7 @@ def _more(names: list[str]) -> str:
 def _encode_labels(
     attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown
 ) -> tuple[Integers, int, int]:
-    """Codes, the style in which text writes the values, and how many rows were put under "other"."""
+    """The codes, the style of texts, and the number of rows replaced by "other"."""
     if (
         pa.types.is_nested(array.type)
         or pa.types.is_temporal(array.type)
@@ -246,12 +258,12 @@ def _decode_column(
     wanted = held.value_type if nested else held
     if pa.types.is_null(wanted):
         wanted = plain_type(attribute)
-    known = pa.types.is_null(held) is False or kind == "pandas"
+    has_type = pa.types.is_null(held) is False or kind == "pandas"
     if attribute.on_line:
         array = draw_line(attribute, codes, missing, wanted, rng)
         return (
             array.dictionary_encode() if nested and kind == "pyarrow" else array
-        ), known and not nested
+        ), has_type and not nested
     labels, fits = label_array(attribute, wanted, column.style)
     indices = pa.array(codes.astype(np.int32), mask=missing)
     if not nested:
@@ -260,7 +272,7 @@ def _decode_column(
             if is_text(labels.type)
             else labels.take(indices)
         )
-        return plain, fits and known
+        return plain, fits and has_type
     array = pa.DictionaryArray.from_arrays(indices, labels, ordered=held.ordered)
     if kind == "pyarrow" and fits and len(labels) <= 2 ** (held.index_type.bit_width - 1):
         array = array.cast(held)

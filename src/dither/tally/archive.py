@@ -1,10 +1,9 @@
-"""Arrays and plain values as one deterministic byte string: how tallies, models and protocol states
-are stored.
+"""Arrays and JSON values as one deterministic byte string, for tallies, models and states.
 
-Layout: the magic line, the length of a JSON header, the header (meta and each array's name, dtype
-and shape, in order), then the arrays' bytes. Equal content gives equal bytes, and nothing in it can
-execute. Guarantee: a malformed archive raises `ReportError`, and no array takes more memory than
-its bytes in the file.
+Layout: the magic line, the length of a JSON header, the header (meta and each array's name,
+dtype and shape, in order), then the arrays' bytes. Equal content has equal bytes, and nothing
+in it can execute. Guarantee: a malformed archive raises `ReportError`, and no array takes
+more memory than its bytes in the file.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from dither.types import AnyArray, JsonMapping, JsonObject
 
 _MAGIC = b"dither-archive-1\n"
 _DTYPES = ("|u1", "<u4", "<i4", "<i8", "<f4", "<f8")
-# An array without elements has no bytes that bound its other dimensions, and a sum over its empty
-# axis would allocate them. The largest in use is the length of a report.
+# An array without elements has no bytes that bound its other dimensions, and a sum over
+# its empty axis would allocate them. The largest in use is the length of a report.
 _MAX_EMPTY_DIMENSIONS = 1 << 20
 
 
@@ -74,7 +73,7 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
 
 
 def _element_count(shape: object, available: int) -> int:
-    """How many elements an array of this shape has; an error if there are not that many in the file."""
+    """The number of elements of an array of this shape; an error if the file has fewer."""
     if not isinstance(shape, list):
         raise TypeError("an array's shape is no list")
     # Checked before anything is multiplied: a list times a text would repeat the text.
@@ -96,7 +95,8 @@ def _element_count(shape: object, available: int) -> int:
 def decoding(what: str) -> Iterator[None]:
     """Turn every error that malformed content causes into `ReportError`."""
     try:
-        with np.errstate(all="ignore"):  # checks of numbers that are not finite need no warning too
+        # Checks of numbers that are not finite need no warning too.
+        with np.errstate(all="ignore"):
             yield
     except ReportError:
         raise

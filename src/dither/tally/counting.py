@@ -1,9 +1,10 @@
-"""From reports in any order, repeated or malformed, to one tally: what counts, each once, and a digest that says which.
+"""Count reports in any order, repeated or malformed, into one tally with a digest.
 
-A report is malformed if no participant can have sent it under the plan. Of several with one id one counts, the least by question
-and bytes, so that the order of files does not matter. The digest is the sum of the SHA-256 of all reports counted, as four numbers
-modulo 2^64: sums of parts add up, and a database can take it without giving the reports out. It tells other reports from the same
-ones where nobody means harm; whoever may choose reports freely could make sums meet.
+A report is malformed if no participant can have sent it under the plan. Of several reports
+with one id the smallest by question and bytes counts, so the order of files does not matter.
+The digest is the sum of the SHA-256 of all counted reports, as four numbers modulo 2^64. Sums
+of parts add up, and a database can compute it without exporting reports. It detects
+accidental differences; an attacker who chooses reports freely could construct a collision.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from dither.mechanisms import PackedReports
 from dither.reports import Plan
 from dither.reports.plan import check_payload
 from dither.tally.tally import RoundTally, zero
-from dither.types import AnyArray, Bytes
+from dither.types import Bytes, Flags
 
 COLUMNS = pa.schema(
     [("report_id", pa.binary()), ("question", pa.int32()), ("payload", pa.binary())]
 )
 ID_BYTES = 32
-AT_ONCE = 4_000_000  # reports held in memory; more are shared out by id to temporary files first
-_SHORT = (
-    8  # bytes of an answer up to which there are few enough different ones to look at each once
-)
+# Reports in memory; more are first partitioned by id into temporary files.
+AT_ONCE = 4_000_000
+# Answers of up to this many bytes have few distinct values; each is checked once.
+_SHORT = 8
 _WORDS = 4  # of 64 bits, in a digest
 
 
@@ -73,7 +74,7 @@ def digest_hex(digest: int) -> str:
 
 
 def digest_of(rows: Iterable[tuple[bytes, int, bytes]]) -> int:
-    """The sum of the digests of reports: SHA-256 of id, question (four bytes, the highest first) and answer."""
+    """The sum of the reports' digests: SHA-256 of id, question (four bytes, big-endian), answer."""
     hashes = b"".join(
         hashlib.sha256(report_id + question.to_bytes(4, "big", signed=True) + payload).digest()
         for report_id, question, payload in rows
@@ -83,26 +84,23 @@ def digest_of(rows: Iterable[tuple[bytes, int, bytes]]) -> int:
 
 
 def digest_of_words(sums: Iterable[int]) -> int:
-    """A digest from the sums of its words of 64 bits, the highest first; each counts modulo 2^64, so signs do not matter."""
+    """A digest from the sums of its 64-bit words, most significant first, each modulo 2^64."""
     return int.from_bytes(b"".join((word % (1 << 64)).to_bytes(8, "big") for word in sums), "big")
 
 
-def possible(plan: Plan, table: pa.Table) -> AnyArray:
-    """Which reports somebody can have sent under the plan."""
+def possible(plan: Plan, table: pa.Table) -> Flags:
+    """Which reports a participant can have sent under the plan."""
     ids, questions, payloads = (table.column(name).combine_chunks() for name in COLUMNS.names)
-    told = pc.and_(pc.is_valid(ids), pc.and_(pc.is_valid(questions), pc.is_valid(payloads)))
-    good = (
-        pc.and_(told, pc.equal(pc.binary_length(ids), ID_BYTES))
-        .fill_null(False)
-        .to_numpy(zero_copy_only=False)
-    )
+    complete = pc.and_(pc.is_valid(ids), pc.and_(pc.is_valid(questions), pc.is_valid(payloads)))
+    proper = pc.and_(complete, pc.equal(pc.binary_length(ids), ID_BYTES)).fill_null(False)
+    good: Flags = np.asarray(proper.to_numpy(zero_copy_only=False), dtype=np.bool_).copy()
     numbers = questions.fill_null(-2).to_numpy(zero_copy_only=False)
     lengths = pc.binary_length(payloads).fill_null(-1).to_numpy(zero_copy_only=False)
     for question in np.unique(numbers[good]):
-        known = question == -1 if plan.split else 0 <= question < len(plan.questions)
+        exists = question == -1 if plan.split else 0 <= question < len(plan.questions)
         mine = good & (numbers == question)
         good[mine] = False
-        if not known:
+        if not exists:
             continue
         width = (
             plan.report_offsets[-1]
@@ -116,7 +114,7 @@ def possible(plan: Plan, table: pa.Table) -> AnyArray:
     return good
 
 
-def _possible_answers(plan: Plan, question: int, rows: Bytes) -> AnyArray:
+def _possible_answers(plan: Plan, question: int, rows: Bytes) -> Flags:
     distinct, back = (
         np.unique(rows, axis=0, return_inverse=True) if rows.shape[1] <= _SHORT else (rows, None)
     )
@@ -172,23 +170,29 @@ def count_table(plan: Plan, table: pa.Table) -> Counted:
 
 
 def count_all(plan: Plan, tables: Iterable[pa.Table], rows: int, at_once: int = AT_ONCE) -> Counted:
-    """The tally of reports that come in pieces, about so many rows altogether, at most `at_once` in memory at a time."""
+    """The tally of reports that arrive in pieces.
+
+    Args:
+        rows: The approximate total number of reports.
+        at_once: The largest number of reports in memory.
+    """
     if rows <= at_once:
         return count_table(plan, pa.concat_tables([COLUMNS.empty_table(), *tables]))
     total = Counted(zero(plan))
     with TemporaryDirectory(prefix="dither-tally-") as scratch:
-        for part in _shared_out(tables, -(-rows // at_once), Path(scratch)):
+        for part in _partition_by_id(tables, -(-rows // at_once), Path(scratch)):
             total = total.merge(count_table(plan, part))
     return total
 
 
-def _shared_out(tables: Iterable[pa.Table], parts: int, folder: Path) -> Iterator[pa.Table]:
-    """The same reports in so many tables, all of one id in one of them."""
+def _partition_by_id(tables: Iterable[pa.Table], parts: int, folder: Path) -> Iterator[pa.Table]:
+    """Partition reports into `parts` tables by id."""
     parts = min(parts, 1 << 16)
     files = [folder / f"{i}.arrow" for i in range(parts)]
     writers = [ipc.new_stream(pa.OSFile(str(file), "wb"), COLUMNS) for file in files]
     for table in tables:
-        # Ids are hashes, so their first bytes spread evenly; whatever is no id goes to the first part, and is left out there.
+        # Ids are hashes, so their first bytes are uniform. Malformed ids go to the first
+        # part, which drops them.
         heads = [
             int.from_bytes((i or b"")[:2].ljust(2, b"\0"), "big")
             for i in table.column("report_id").to_pylist()

@@ -1,12 +1,14 @@
-"""Reports as Parquet files beside the collector: partitioned by campaign, round and question, in a folder or at an fsspec address.
+"""Reports as Parquet files, partitioned by campaign, round and question.
 
     TARGET/campaign=ID/round=0/plan.json
     TARGET/campaign=ID/round=0/question=3/1f03a9c2-2b77c0de-36211-9c1d04ab.parquet
 
-A file's name says the first and the last id in it (their first eight digits), how many reports it holds, and a piece of its digest.
-So an export can be repeated while the round is open: what is there already is left out, by id, and a file once written stays as it
-is. A reader sees whole files only: each is written under a name that begins with a dot, then moved. Where a plan has more than 128
-questions, neighbours share a folder. `docs/how-to/operate-a-collector.md` says how to use it.
+TARGET is a folder or an fsspec address. A file's name has the first and the last id in it
+(their first eight digits), the number of reports, and a part of its digest. An export can
+therefore be repeated while the round is open: reports that are already exported are skipped
+by id, and written files never change. Readers see complete files only: each is written under
+a name that begins with a dot, then moved. If a plan has more than 128 questions, neighbours
+share a folder. `docs/how-to/operate-a-collector.md` describes the use.
 """
 
 from __future__ import annotations
@@ -55,13 +57,13 @@ def place_of(address: str) -> tuple[Any, str]:
             where="path",
         ) from None
     try:
-        found, path = fsspec.core.url_to_fs(address)
+        filesystem, path = fsspec.core.url_to_fs(address)
     except (ImportError, OSError, ValueError) as error:
         raise InputError(
             f"cannot use {address.split('://', maxsplit=1)[0]}:// addresses: {_in_a_line(error)}",
             where="path",
         ) from None
-    return pafs.PyFileSystem(pafs.FSSpecHandler(found)), path
+    return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), path
 
 
 def _in_a_line(error: Exception) -> str:
@@ -89,7 +91,7 @@ class _Held:
 
 @dataclass
 class _RoundExport:
-    """What is written of one round, and what is there already."""
+    """The export of one round, and the files that already exist."""
 
     filesystem: Any
     folder: str
@@ -139,7 +141,7 @@ class _RoundExport:
         self._pending, self._waiting = {}, 0
 
     def _ids_between(self, first: str, last: str) -> AnyArray:
-        """The ids that files hold from here to there, and perhaps some more; those behind are let go."""
+        """The exported ids in a range, and possibly more; ids before the range are released."""
         for held in [held for held in self._ahead if held.first <= last]:
             self._ahead.remove(held)
             try:
@@ -158,7 +160,7 @@ class _RoundExport:
 
 
 def begin_export(address: str, campaign: str, plan: Plan) -> _RoundExport:
-    """Look at what is there of a round, and write its plan."""
+    """List the existing files of a round and write its plan."""
     filesystem, base = place_of(address)
     folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
     text, beside = json.dumps(plan.to_json()), f"{folder}/{_hidden('plan.json')}"
@@ -185,7 +187,7 @@ def begin_export(address: str, campaign: str, plan: Plan) -> _RoundExport:
 
 
 def _hidden(name: str) -> str:
-    """What a file is called until it is whole; another for each, for two exports may write the same reports at once."""
+    """A unique temporary name, because two exports may write the same reports at once."""
     return f".{secrets.token_hex(4)}-{name}"
 
 
@@ -210,14 +212,14 @@ class _ExportedFile:
 
 
 def find_reports(paths: Sequence[str], plan: Plan) -> list[_ExportedFile]:
-    """The files of reports at these paths, each once; they must be of this plan and of one campaign.
+    """The files of reports at these paths, each once, of this plan and one campaign.
 
     Args:
         paths: Files of any name, folders, or patterns such as `reports/*`; also fsspec addresses.
-        plan: The plan that the reports must have been made under.
+        plan: The plan of the reports.
 
     Raises:
-        InputError: If a path yields no file or no report, or a file is not of this plan.
+        InputError: A path has no file or no report, or a file is of another plan.
     """
     files: dict[tuple[str, str], _ExportedFile] = {}
     campaigns: dict[str, str] = {}
@@ -225,22 +227,22 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[_ExportedFile]:
     for given in paths:
         filesystem, path = place_of(given)
         try:
-            here = report_files(
+            named = report_files(
                 given, _entries(filesystem, path), partial(_files_below, filesystem)
             )
         except OSError as error:
             raise InputError(
-                f"cannot look at {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given
+                f"cannot read {given[:200]}: {_in_a_line(error)}", where="PATHS", value=given
             ) from None
-        found = 0
-        for name in here:
+        total = 0
+        for name in named:
             rows, campaign = _check_file(filesystem, name, wanted)
             real = os.path.realpath(name) if isinstance(filesystem, pafs.LocalFileSystem) else name
             files[filesystem.type_name, real] = _ExportedFile(filesystem, name, rows)
-            found += rows
+            total += rows
             if campaign is not None:
                 campaigns.setdefault(campaign, name)
-        if not found:
+        if not total:
             raise InputError(f"{given} holds no reports", where="PATHS", value=given)
     if len(campaigns) > 1:
         first, second = list(campaigns.values())[:2]
@@ -254,17 +256,17 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[_ExportedFile]:
 def report_files(
     given: str, entries: Sequence[tuple[str, bool]], below: Callable[[str], list[str]]
 ) -> list[str]:
-    """The files of reports that one of PATHS names, by the same rules for every engine.
+    """The files of reports that one path names, by the same rules for every engine.
 
-    A file counts under any name; a folder stands for the Parquet files below it.
+    A file counts under any name; a folder means the Parquet files below it.
 
     Args:
-        given: The path as the user gave it: a file, a folder or a pattern.
-        entries: What exists there, each with whether it is a folder.
+        given: The path from the user: a file, a folder or a pattern.
+        entries: The existing paths, each with whether it is a folder.
         below: Lists all files below a folder.
 
     Raises:
-        InputError: If there is nothing, or nothing that can hold reports.
+        InputError: No file can hold reports.
     """
     if not entries:
         raise InputError(f"there is nothing at {given}", where="PATHS", value=given)
@@ -290,7 +292,7 @@ def _is_hidden(path: str) -> bool:
 
 
 def _entries(filesystem: Any, path: str) -> list[tuple[str, bool]]:
-    """What exists at a path or, if nothing does, what the pattern matches; each with whether it is a folder."""
+    """The existing path or else the matches of the pattern, each with whether it is a folder."""
     infos = [filesystem.get_file_info(path)]
     if infos[0].type == pafs.FileType.NotFound:
         matches = (
@@ -334,12 +336,11 @@ def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | Non
                 value=name,
             )
     metadata = schema.metadata or {}
-    whole, digest = (
-        metadata.get(b"dither_plan"),
-        metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace"),
-    )
-    told = digest if whole is None else _sha256(_json_or_none(whole))
-    if told and told != wanted:
+    digest = metadata.get(b"dither_plan_sha256", b"").decode("ascii", "replace")
+    whole = metadata.get(b"dither_plan")
+    if whole is not None:
+        digest = _sha256(_json_or_none(whole))
+    if digest and digest != wanted:
         raise InputError(
             f"{name} holds reports of another plan than the one given", where="--plan", value=name
         )
@@ -348,16 +349,16 @@ def _check_file(filesystem: Any, name: str, wanted: str) -> tuple[int, str | Non
 
 
 def _sha256(plan: object) -> str:
-    """Of a plan: in every file the plan itself would be more than the reports where it has thousands of questions."""
+    """The hash of a plan, which files store because a plan can be longer than its reports."""
     return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
 
 
 def _json_or_none(text: bytes) -> object:
     try:
-        found: object = json.loads(text)
+        parsed: object = json.loads(text)
     except ValueError:
         return None
-    return found
+    return parsed
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -1,7 +1,8 @@
-"""The same count on a Spark cluster: Parquet in, one tally out, by our own kernels in the workers. Needs the extra `spark`.
+"""Count reports on a Spark cluster: Parquet in, one tally out. Needs the extra `spark`.
 
-Reports are checked where they are read (`mapInArrow`), brought together by id, so that each counts once across all files, counted
-where they then are, and the partial tallies merged in a tree. The workers need Dither installed. No formula lives here.
+Reports are checked where they are read (`mapInArrow`), grouped by id so that each counts once
+across all files, counted in their partitions, and the partial tallies are merged in a tree.
+The workers run Dither's own kernels and need Dither installed.
 """
 
 from __future__ import annotations
@@ -31,14 +32,15 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     """Count reports on a Spark cluster, from the same files as the local engine.
 
     Args:
-        paths: Files, folders, patterns or addresses that the cluster can read. Those without `://` are
-            files of this machine and are checked here first.
-        plan: The plan that the reports were made under.
-        master: Spark's address; by default what spark-submit or Spark's configuration says, else `local[*]`.
+        paths: Files, folders, patterns or addresses that the cluster can read. Paths without
+            `://` are local files and are checked first.
+        plan: The plan of the reports.
+        master: Spark's address; by default that of spark-submit or Spark's configuration, else
+            `local[*]`.
 
     Raises:
-        InputError: If a path yields no file or no report, or PySpark is missing.
-        DitherError: If Spark cannot start or fails.
+        InputError: A path has no file or no report, or PySpark is missing.
+        DitherError: Spark cannot start or fails.
     """
     try:
         from pyspark.sql import SparkSession
@@ -52,7 +54,8 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     mine = SparkSession.getActiveSession() is None
     builder = SparkSession.builder.appName("dither tally")
-    if master is not None:  # otherwise spark-submit's, which is local[*] unless it was told another
+    # Otherwise spark-submit's, by default local[*].
+    if master is not None:
         builder = builder.master(master)
     settings = {
         "spark.ui.enabled": "false",
@@ -70,14 +73,16 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     try:
         files = [f"file://{os.path.realpath(file.path)}" for file in local]
         files += dict.fromkeys(file for given in addresses for file in _files_at(session, given))
-        # Folders are named like key=value; without the option their names would replace the reports' own columns.
+        # Folders are named like key=value; without the option their names would replace
+        # columns of the reports.
         reader = session.read.schema(_REPORT).option("recursiveFileLookup", "true")
         reports = reader.parquet(*(_literal(file) for file in files))
         rows = reports.count()
         _check_rows(rows, sum(file.rows for file in local), addresses)
         kept = f.min(f.struct("question", "payload")).alias("kept")
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*pandas.*")  # which is not used here
+            # Which is not used here.
+            warnings.filterwarnings("ignore", message=".*pandas.*")
             once = (
                 reports.mapInArrow(_Check(text), _REPORT)
                 .groupBy("report_id")
@@ -133,7 +138,7 @@ def _literal(path: str) -> str:
 
 
 def _check_rows(rows: int, expected: int, addresses: Sequence[str]) -> None:
-    """Refuse a count from other files than those that were found: Spark can be set to pass over files in silence."""
+    """Reject a count of other files than the listed ones: Spark can be set to skip files."""
     if addresses and rows <= expected:
         raise InputError(f"{addresses[0]} holds no reports", where="PATHS", value=addresses[0])
     if not addresses and rows != expected:
@@ -143,7 +148,7 @@ def _check_rows(rows: int, expected: int, addresses: Sequence[str]) -> None:
 
 
 class _Check:
-    """In a worker: the reports that somebody can have sent under the plan."""
+    """In a worker: keep the reports that a participant can have sent under the plan."""
 
     def __init__(self, plan: str) -> None:
         self._text = plan
@@ -156,7 +161,7 @@ class _Check:
 
 
 class _Count:
-    """In a worker: one tally of all the reports of a partition, each id of which is there once."""
+    """In a worker: one tally of the reports of a partition, in which ids are unique."""
 
     def __init__(self, plan: str) -> None:
         self._text = plan

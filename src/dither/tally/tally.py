@@ -1,7 +1,7 @@
-"""Integer sufficient statistics of a round: zero, add, merge. Merging in any order gives identical integers.
+"""Integer sufficient statistics of a round: add, merge, save.
 
-`CountTally` counts supports for each question. `PatternTally` keeps the multiset of whole split reports, which is what EM over
-several attributes reads.
+Merging in any order gives identical integers. `CountTally` counts supports for each question.
+`PatternTally` keeps the multiset of whole split reports, for EM over several attributes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _check_rows(reports: PackedReports, width: int) -> None:
 
 @dataclass
 class CountTally:
-    """For each question: how many answered (`n`) and how many of them support each cell."""
+    """For each question the number of answers (`n`) and the support of each counter."""
 
     plan: Plan
     n: Counts = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -44,7 +44,7 @@ class CountTally:
             self.counts = [np.zeros(q.mechanism.counters, np.int64) for q in self.plan.questions]
 
     def add(self, question: int, reports: PackedReports) -> None:
-        """Add reports of one question (for split plans: whole reports, with question -1)."""
+        """Add reports of one question; for split plans whole reports, with question -1."""
         if question == -1 and self.plan.split:
             _check_rows(reports, self.plan.report_offsets[-1])
             for i, (start, end) in enumerate(pairwise(self.plan.report_offsets)):
@@ -55,7 +55,7 @@ class CountTally:
         self.add_counts(question, kernels.support(mechanism, reports), len(reports))
 
     def add_counts(self, question: int, support: Counts, n: int) -> None:
-        """Add support counts of n people that were counted, or drawn, elsewhere."""
+        """Add support counts of n reports that were counted or simulated elsewhere."""
         if (
             support.shape != self.counts[question].shape
             or n < 0
@@ -78,13 +78,13 @@ class CountTally:
 
     @property
     def participants(self) -> int:
-        """How many people reported."""
+        """The number of participants who reported."""
         return int(self.n.max()) if self.plan.split else int(self.n.sum())
 
 
 @dataclass
 class PatternTally:
-    """For a split plan: the distinct reports, in byte order, and how often each came."""
+    """For a split plan: the distinct reports, in byte order, and their counts."""
 
     plan: Plan
     patterns: Bytes = field(default_factory=lambda: np.zeros((0, 0), np.uint8))
@@ -138,7 +138,8 @@ def tally_from_bytes(data: bytes) -> RoundTally:
     """Load a saved tally.
 
     Raises:
-        ReportError: the bytes are not a tally. `check_tally` says whether its counts are possible.
+        ReportError: The bytes are not a tally. `check_tally` checks whether its counts are
+            possible.
     """
     meta, arrays = unpack(data)
     with decoding("tally"):
@@ -153,7 +154,11 @@ def tally_from_bytes(data: bytes) -> RoundTally:
 
 
 def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
-    """Raise `ReportError` unless so many reports under this plan can have been counted so."""
+    """Check that n reports under this plan can have these counts.
+
+    Raises:
+        ReportError: They cannot.
+    """
     if tally.plan.to_json() != plan.to_json():
         raise ReportError("the tally is of another plan")
     held = [tally.n, *tally.counts] if isinstance(tally, CountTally) else [tally.counts]
@@ -191,7 +196,7 @@ def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
 
 
 def _check_support(mechanism: Mechanism, question: int, total: int, n: int) -> None:
-    """Where every report supports so many cells, so do all of them together."""
+    """If every report supports a fixed number of cells, check the total support."""
     if isinstance(mechanism, PureMechanism):
         fewest, most = mechanism.support_range(mechanism.cells)
         if not n * fewest <= total <= n * most:
@@ -220,7 +225,8 @@ def _multiset(rows: Bytes, counts: Counts) -> tuple[Bytes, Counts]:
     if len(rows) == 0:
         return rows, counts
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1]))).ravel()
-    # Void scalars sort as raw bytes, so the order does not depend on the order of arrival.
+    # Void scalars sort as raw bytes, so the order does not depend on the order of
+    # arrival.
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     first = np.concatenate([[True], ordered[1:] != ordered[:-1]])

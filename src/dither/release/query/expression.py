@@ -28,7 +28,7 @@ from dither.checks import is_finite
 from dither.errors import ParameterError
 from dither.notice import Notice
 from dither.schema import Attribute, Schema
-from dither.schema.labels import Matcher
+from dither.schema.columns import Matcher
 from dither.types import Floats, Indices
 
 
