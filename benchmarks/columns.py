@@ -22,7 +22,7 @@ from sklearn import datasets as bundled
 import dither
 from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.errors import InputError
-from dither.evaluation.own_scale import LEVELS, own_scales
+from dither.evaluation.metrics import LEVELS, column_distances
 from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 EPSILON = 8.0
@@ -130,7 +130,7 @@ def compare_column(column: str, domain: str, seed: int, count: int) -> dict[str,
     made = dither.publish(table, epsilon=EPSILON, schema=schema, seed=seed).synthetic
     # Prices are codes to the schema; on a scale of their own all numbers are numbers.
     scale = Schema((own if own.on_line else numeric(column, low=0.0, high=10.0),))
-    (found,) = own_scales(table[[column]], made[[column]], scale)
+    (found,) = column_distances(table[[column]], made[[column]], scale)
     real, drawn = found.real, found.synthetic
     return {
         "real mean": real.mean,

@@ -50,9 +50,7 @@ class Plugin:
 
     def fault(self, words: str) -> InputError:
         """An error that names this plug-in."""
-        return InputError(
-            f"{self} {' '.join(words.split())}; mend or uninstall it", where=self.name
-        )
+        return InputError(f"{self} {' '.join(words.split())}; fix or uninstall it", where=self.name)
 
 
 def plugins(kind: Kind) -> list[Plugin]:

@@ -1,4 +1,4 @@
-"""Randomness for simulations: from the operating system, unless the caller gives a seed.
+"""Randomness for simulations: from the operating system or, with a seed, repeatable.
 
 Guarantee: without a seed every generator is an AES-256 counter stream with its own key from
 the operating system. No output reveals anything about the key, about other outputs or about
@@ -222,7 +222,7 @@ _refill = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_refill_buffer)
 
 
 def _renew_all() -> None:
-    """Give a forked process new keys, so that it does not repeat its parent's noise."""
+    """Replace the keys of a forked process, which must not repeat its parent's noise."""
     for stream in list(_system_streams):
         stream.renew()
     for bits in list(_alive.values()):

@@ -129,7 +129,7 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
         ({"kind": "numeric", "edges": [0, 1, 2], "unit": []}, "unit"),
         ({"kind": "numeric", "edges": [0, 1, 2], "unit": -1}, "unit"),
         ({"kind": "numeric", "min": 0, "max": 9, "shape": "odd"}, "shape"),
-        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": [["a"]]}}, "no value"),
+        ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": [["a"]]}}, "not a value"),
         ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a"], "h": ["c"]}}, "'c'"),
         ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a", "a"]}}, "two groups"),
         ({"kind": "categorical", "values": ["a", "b"], "groups": {"g": ["a", "b"]}}, "two groups"),
@@ -141,7 +141,7 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
             "no cycle",
         ),
         ({"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": [["day"]]}, "by"),
-        ({"kind": "date", "min": 5, "max": []}, "no date"),
+        ({"kind": "date", "min": 5, "max": []}, "not a date"),
         (
             {"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": []},
             "by names at least one",

@@ -117,7 +117,7 @@ def test_hours_and_instants() -> None:
         ),
         ({"kind": "date", "min": "0001-01-01", "max": "9998-01-01", "by": "day"}, "values or bins"),
         ({"kind": "date", "min": "2024-01-01", "max": "9999-12-31", "by": "year"}, "9998"),
-        ({"kind": "date", "edges": ["2024-01-01", 5]}, "no date"),
+        ({"kind": "date", "edges": ["2024-01-01", 5]}, "not a date"),
         ({"kind": "date", "values": ["a"]}, "no 'values'"),
         (
             {

@@ -91,7 +91,7 @@ def test_a_closing_that_the_method_refuses(held: Held) -> None:
     for _, make in people[:3]:
         one = make()
         announcement = one.fetch_announcement()  # before the closing
-        one.look = lambda announcement=announcement: announcement  # type: ignore[method-assign]
+        one.fetch_announcement = lambda announcement=announcement: announcement  # type: ignore[method-assign]
         arriving.append(one)
     held.begin_closing()
     taken = [one.take_part(RECORD) for one in arriving]
@@ -200,7 +200,7 @@ def test_a_closing_that_fails_with_the_database_and_is_taken_back_by_the_operato
         visit = lambda: Participant(device, running.url, campaign, cap=5.0, tries=1)  # noqa: E731
         first = visit()
         announcement = first.fetch_announcement()
-        first.look = lambda: announcement  # type: ignore[method-assign]
+        first.fetch_announcement = lambda: announcement  # type: ignore[method-assign]
         assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 503
         assert caller.status(campaign)["state"] == "closing"
         assert first.take_part(RECORD).result == "waiting"

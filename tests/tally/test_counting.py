@@ -208,8 +208,8 @@ def test_files_that_are_not_this_rounds_are_refused_by_name(tmp_path: Path) -> N
     whole = (tmp_path / "no.parquet").read_bytes()
     (tmp_path / "no.parquet").write_bytes(whole.replace(b"report_id", b"report\xfaid"))
     refused("cannot be read as Parquet", tmp_path)
-    refused("cannot look at", Path("/dev/null"))
-    refused("cannot look at", Path("a" * 5000))
+    refused("cannot read", Path("/dev/null"))
+    refused("cannot read", Path("a" * 5000))
     refused("not a path in plain text", Path("\udcff"))
     for i, campaign in enumerate(("one", "two")):
         told = {"dither_campaign": campaign, "dither_plan": json.dumps(plan.to_json())}

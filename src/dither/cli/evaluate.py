@@ -17,7 +17,7 @@ from dither.errors import ParameterError
 from dither.evaluation import Evaluation
 from dither.evaluation import evaluate as compare
 from dither.evaluation.compare import SDMetricsScores
-from dither.evaluation.own_scale import LEVELS, OwnScale
+from dither.evaluation.metrics import LEVELS, ColumnDistances
 from dither.progress import progress_bar
 
 
@@ -108,7 +108,7 @@ def _show(result: Evaluation) -> None:
         _show_sdmetrics(result.sdmetrics, console)
 
 
-def _show_columns(columns: Sequence[OwnScale], console: Console) -> None:
+def _show_columns(columns: Sequence[ColumnDistances], console: Console) -> None:
     console.print("\nnumbers and times on their own scale; KS 0 is best")
     table = Grid(box=None, pad_edge=False)
     table.add_column("column", overflow="fold")

@@ -304,7 +304,8 @@ def _check_plan(announcement: Announcement, plan: Plan) -> None:
     for question in plan.questions:
         if question.rounded and not numbers.issuperset(question.attributes):
             raise ReportError(
-                "a question rounds what is no number, or may be missing", value=question.attributes
+                "a question rounds an attribute that is not a number or may be missing",
+                value=question.attributes,
             )
         _check_question(sizes, groups, question)
         length += question.mechanism.report_bytes

@@ -81,7 +81,7 @@ def _added(name: str) -> Dataset | None:
         return None
     make = added.load()
     if not callable(make):
-        raise added.fault("is no function that gives a dither.datasets.Dataset")
+        raise added.fault("is not a function that returns a dither.datasets.Dataset")
     try:
         made = make()
     except (Exception, SystemExit) as error:
@@ -245,7 +245,7 @@ def read_named_noted(
         return load_dataset(table).table, []
     if not Path(table).exists():
         raise TableError(
-            f"file not found: {table}; it is no bundled dataset either (those are: {', '.join(NAMES)})",
+            f"file not found: {table}; it is not a bundled dataset either (those are: {', '.join(NAMES)})",
             where=str(table),
             value=str(table),
         )

@@ -18,8 +18,7 @@ from dither.checks import check_whole
 from dither.datasets import open_table, read_named
 from dither.datasets.bundled import INFERRED
 from dither.errors import ParameterError, TableError
-from dither.evaluation.metrics import WaySummary, evaluate_codes
-from dither.evaluation.own_scale import OwnScale, own_scales
+from dither.evaluation.metrics import ColumnDistances, WaySummary, column_distances, evaluate_codes
 from dither.progress import followed
 from dither.schema import Schema
 from dither.schema.columns import line_numbers
@@ -125,7 +124,7 @@ class Evaluation:
     ways: dict[int, WaySummary]
     rows_real: int
     rows_synthetic: int
-    columns: tuple[OwnScale, ...] = ()
+    columns: tuple[ColumnDistances, ...] = ()
     broken: tuple[float, float] | None = None
     sdmetrics: SDMetricsScores | None = None
 
@@ -211,7 +210,7 @@ def evaluate(
         distances = evaluate_codes(
             first, second, domain, asked, max_sets, np.random.default_rng(seed), show
         )
-    scales = own_scales(tables.real, tables.synthetic, domain)
+    scales = column_distances(tables.real, tables.synthetic, domain)
     wrong = (
         (float(broken(domain, first).mean()), float(broken(domain, second).mean()))
         if domain.rules

@@ -1,10 +1,14 @@
-"""Distances of two tables on k-way marginals: total variation, Kullback-Leibler, squared error."""
+"""Distances of two tables: on k-way marginals, and column by column.
+
+Marginals are compared by total variation, Kullback-Leibler divergence and squared error.
+Numbers and times are also compared value by value, so that bins cannot hide a difference.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 
 import numpy as np
@@ -13,11 +17,15 @@ from dither.checks import check_whole
 from dither.errors import ParameterError
 from dither.schema import Schema
 from dither.schema.cells import cells_of, count_cells
-from dither.types import Codes, Floats, Progress
+from dither.schema.columns import line_numbers
+from dither.schema.native import to_arrow
+from dither.types import Codes, Floats, JsonObject, NativeTable, Progress
 
 # Beyond this a marginal is counted over the cells that occur; 32 MB per table.
 DENSE_CELLS = 4_000_000
 _CODE_LIMIT = 1 << 62
+# The levels of the reported quantiles.
+LEVELS = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
@@ -191,3 +199,111 @@ def check_codes(codes: Codes, schema: Schema, which: str) -> None:
         )
     if (codes < 0).any() or (codes >= np.array(schema.cardinalities)).any():
         raise ParameterError(f"the {which} codes leave the schema's domain")
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """Statistics of one table's column; dates in days since 1970, other times in seconds."""
+
+    mean: float
+    quantiles: tuple[float, ...]
+    top_share: float
+    repeats: float
+    missing: float
+
+
+@dataclass(frozen=True)
+class ColumnDistances:
+    """One column of numbers or times in the real and in the synthetic table.
+
+    Attributes:
+        ks: The Kolmogorov-Smirnov distance, 0 to 1.
+        wasserstein: The mean distance by which values would have to move, in the column's unit.
+        top: The most frequent value of the real table.
+        top_share: The share of exactly this value in each table.
+        repeats: The share of values that occur more than once.
+        quantiles: The quantiles at 1, 5, 25, 50, 75, 95 and 99 %.
+    """
+
+    name: str
+    kind: str
+    ks: float
+    wasserstein: float
+    top: float
+    real: ColumnStatistics
+    synthetic: ColumnStatistics
+
+    def to_json(self) -> JsonObject:
+        """Plain values."""
+        sides = {}
+        for side in ("real", "synthetic"):
+            scale: ColumnStatistics = getattr(self, side)
+            named = dict(zip((f"{level:g}" for level in LEVELS), scale.quantiles, strict=True))
+            sides[side] = {**asdict(scale), "quantiles": named}
+        return {
+            "kind": self.kind,
+            "ks": self.ks,
+            "wasserstein": self.wasserstein,
+            "top": self.top,
+            **sides,
+        }
+
+
+def ks_distance(first: Floats, second: Floats) -> float:
+    """The largest difference of two cumulative distributions."""
+    places = np.concatenate([first, second])
+    return float(np.abs(_cumulative(first, places) - _cumulative(second, places)).max())
+
+
+def wasserstein_distance(first: Floats, second: Floats) -> float:
+    """The area between two cumulative distributions."""
+    places = np.sort(np.concatenate([first, second]))
+    between = np.abs(_cumulative(first, places[:-1]) - _cumulative(second, places[:-1]))
+    return float((between * np.diff(places)).sum())
+
+
+def column_distances(
+    real: NativeTable, synthetic: NativeTable, schema: Schema
+) -> tuple[ColumnDistances, ...]:
+    """All columns of numbers or times of two tables; columns empty in either are left out."""
+    first, second = to_arrow(real), to_arrow(synthetic)
+    out = []
+    for attribute in schema:
+        if not attribute.on_line:
+            continue
+        sides = [line_numbers(attribute, table.column(attribute.name)) for table in (first, second)]
+        present = [side[~np.isnan(side)] for side in sides]
+        if not (len(present[0]) and len(present[1])):
+            continue
+        seen, counts = np.unique(present[0], return_counts=True)
+        top = float(seen[counts.argmax()])
+        scales = [
+            _statistics(held, len(held) / len(side), top)
+            for held, side in zip(present, sides, strict=True)
+        ]
+        out.append(
+            ColumnDistances(
+                attribute.name,
+                attribute.kind,
+                ks_distance(*present),
+                wasserstein_distance(*present),
+                top,
+                *scales,
+            )
+        )
+    return tuple(out)
+
+
+def _statistics(values: Floats, present: float, top: float) -> ColumnStatistics:
+    _, counts = np.unique(values, return_counts=True)
+    return ColumnStatistics(
+        mean=float(values.mean()),
+        quantiles=tuple(float(q) for q in np.quantile(values, LEVELS)),
+        top_share=float((values == top).mean()),
+        repeats=float(counts[counts > 1].sum() / len(values)),
+        missing=1.0 - present,
+    )
+
+
+def _cumulative(values: Floats, places: Floats) -> Floats:
+    return np.asarray(np.searchsorted(np.sort(values), places, side="right") / len(values))

@@ -13,7 +13,7 @@ construction is usually written, a tie would have the draws of both and the rati
 e^eps + 1. Low is also optimal: a tie carries no information.
 
 The draws must come out even: high times its vectors plus low times its vectors is
-2^threshold_bits. Solutions are less than 2^(d-1) apart, so that with 2d + 64 bits `low` is
+2^threshold_bits. Neighbouring solutions differ by less than 2^(d-1), so that with 2d + 64 bits `low` is
 within 2^-33 of the ideal up to epsilon 22. One draw is the rank of t among all vectors, so
 nothing else is rounded and no sort keys can tie. The number of random bytes does not depend
 on the values.

@@ -188,7 +188,7 @@ class Plan:
             self.questions
         ):
             raise ParameterError(
-                "a split plan asks everybody everything, so it may ask no set of attributes twice"
+                "a split plan asks every participant all questions, so it cannot ask a set of attributes twice"
             )
         if self.split and (repeated := _repeated_reshaped(self.questions)):
             raise ParameterError(

@@ -169,7 +169,7 @@ class Attribute:
             )
         if not _is_text(self.name):
             raise SchemaError(
-                f"attribute {self.name!r}: its name has half a surrogate pair, which is no text",
+                f"attribute {self.name!r}: its name has an unpaired surrogate, which is not text",
                 where=ascii(self.name),
             )
         check_kind(self.name, self.kind)
@@ -301,7 +301,7 @@ class Attribute:
                 )
             if isinstance(value, str) and not _is_text(value):
                 raise SchemaError(
-                    f"attribute {self.name!r}: the value {value!r} has half a surrogate pair, which is no text",
+                    f"attribute {self.name!r}: the value {value!r} has an unpaired surrogate, which is not text",
                     where=self.name,
                     value=value,
                 )

@@ -366,7 +366,7 @@ def line_codes(attribute: Attribute, array: pa.ChunkedArray) -> Integers:
         value = _plain_value(array[first])
         raise TableError(
             f"column {attribute.name!r}: value {_shown(value)} lies outside {_span(attribute)} "
-            f"({shown_rows(int(outside.sum()), first)}); mend the table or widen the schema",
+            f"({shown_rows(int(outside.sum()), first)}); correct the table or widen the schema",
             where=attribute.name,
             value=value,
         )

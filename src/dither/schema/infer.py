@@ -240,7 +240,7 @@ def _column(table: NativeTable, name: str) -> pa.ChunkedArray:
         return read_columns(narrow)[1][0]
     except TableError as error:
         raise _Unfit(
-            str(error).removeprefix(f"column {name!r} ") + "; mend it or drop it"
+            str(error).removeprefix(f"column {name!r} ") + "; correct it or drop it"
         ) from None
 
 
@@ -308,7 +308,7 @@ def _infer_number(
     whole = pa.types.is_integer(held)
     plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
-        raise _Unfit("holds an infinite value; mend it or drop the column")
+        raise _Unfit("holds an infinite value; correct it or drop the column")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
     # pandas stores whole numbers with gaps as floats; they are codes too, and so are
@@ -326,7 +326,7 @@ def _infer_number(
     bounds = pc.min_max(plain).as_py()
     low, high = bounds["min"], bounds["max"]
     if math.isinf(high - low):
-        raise _Unfit("spans more than a double-precision number can hold; mend it or drop it")
+        raise _Unfit("spans more than a double-precision number can hold; correct it or drop it")
     if (
         whole
         and not keep

@@ -159,7 +159,7 @@ def check_rows(schema: Schema, codes: Codes) -> None:
             f"{name} = {schema[name].labels[codes[first, schema.index(name)]]}" for name in names
         )
         raise TableError(
-            f"{int(wrong.sum()):,} rows break a rule of the schema, first row {first + 1:,} ({shown}); mend the table or drop "
+            f"{int(wrong.sum()):,} rows break a rule of the schema, first row {first + 1:,} ({shown}); correct the table or drop "
             "the rule",
             where=names[0],
         )

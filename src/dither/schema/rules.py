@@ -182,7 +182,7 @@ def _outcomes(which: str, entry: Mapping[str, Any], by: Attribute) -> tuple[Valu
         problem = (
             f"lacks {absent[0]!r}"
             if absent
-            else f"has {stray[0]!r}, which is no value of {by.name!r}"
+            else f"has {stray[0]!r}, which is not a value of {by.name!r}"
         )
         raise SchemaError(f"{which}: the map {problem}", where="rules")
     return tuple(given[label] for label in labels)
@@ -225,7 +225,7 @@ def _check_names(which: str, names: Sequence[object], by_name: Mapping[str, Attr
     for name in names:
         if not isinstance(name, str) or name not in by_name:
             raise SchemaError(
-                f"{which} names {name!r}, which is no attribute", where="rules", value=name
+                f"{which} names {name!r}, which is not an attribute", where="rules", value=name
             )
     if not 2 <= len(set(names)) == len(names) <= MAX_NAMES:
         raise SchemaError(
@@ -253,7 +253,7 @@ def _check_values(which: str, attribute: Attribute, values: Sequence[object]) ->
     for value in values:
         if code_of_value(attribute, value) is None:
             raise SchemaError(
-                f"{which}: {value!r} is no value of {attribute.name!r}",
+                f"{which}: {value!r} is not a value of {attribute.name!r}",
                 where=attribute.name,
                 value=value,
             )
@@ -269,7 +269,7 @@ def _check_numbers(
     if isinstance(rule, Sum):
         if attribute.kind not in ("numeric", "duration", "ordinal") or not _all_numbers(attribute):
             raise SchemaError(
-                f"{which}: {attribute.name!r} is no number, so it cannot be added", where="rules"
+                f"{which}: {attribute.name!r} is not a number, so it cannot be added", where="rules"
             )
         return
     low, high = by_name[rule.low], by_name[rule.high]

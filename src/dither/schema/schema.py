@@ -374,7 +374,7 @@ def _moment(name: str, kind: Literal["date", "datetime"], key: str, text: object
     example = "2024-02-29" if kind == "date" else "2024-02-29T12:00:00"
     if number is None or not number.is_integer():
         raise SchemaError(
-            f"attribute {name!r}: {key} holds {text!r}, which is no {kind} such as {example}",
+            f"attribute {name!r}: {key} holds {text!r}, which is not a {kind} such as {example}",
             where=name,
         )
     if number > (LAST_DAY if kind == "date" else LAST_DAY * DAY):
@@ -395,7 +395,7 @@ def _groups(name: str, values: Sequence[Any], given: object) -> tuple[str, ...]:
         for value in _list(name, f"group {group!r}", members):
             if not isinstance(value, (str, int, float)):
                 raise SchemaError(
-                    f"attribute {name!r}: {value!r} in group {group!r} is no value", where=name
+                    f"attribute {name!r}: {value!r} in group {group!r} is not a value", where=name
                 )
             if value in of:
                 raise SchemaError(

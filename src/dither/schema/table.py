@@ -236,9 +236,9 @@ def _other_or_error(
     if unknown == "other":
         advice = "the schema lists no category 'other' to put it under; add one"
     elif other is not None:
-        advice = "mend the table, add the value to the schema, or ask for unknown values to count as 'other'"
+        advice = "correct the table, add the value to the schema, or ask for unknown values to count as 'other'"
     else:
-        advice = "mend the table or add the value to the schema"
+        advice = "correct the table or add the value to the schema"
     raise TableError(
         f"column {attribute.name!r}: value {value!r} is not in the schema's domain ({shown_rows(rows, first)}); {advice}",
         where=attribute.name,

@@ -57,7 +57,7 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
         meta = header["meta"]
         arrays: dict[str, AnyArray] = {}
         if not isinstance(meta, dict):
-            raise TypeError("its meta is no object")
+            raise TypeError("its meta is not an object")
         for name, dtype, shape in header["arrays"]:
             if not isinstance(name, str) or name in arrays:
                 raise ValueError("an array without a name of its own")
@@ -75,7 +75,7 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
 def _element_count(shape: object, available: int) -> int:
     """The number of elements of an array of this shape; an error if the file has fewer."""
     if not isinstance(shape, list):
-        raise TypeError("an array's shape is no list")
+        raise TypeError("an array's shape is not a list")
     # Checked before anything is multiplied: a list times a text would repeat the text.
     if any(type(length) is not int or length < 0 for length in shape):
         raise ValueError("an array's dimensions must be whole numbers from 0")

@@ -131,11 +131,11 @@ class _RoundExport:
             first, last = rows[0][0].hex()[:8], rows[-1][0].hex()[:8]
             folder = f"{self.folder}/{name}"
             target = f"{first}-{last}-{len(rows)}-{digest[:8]}.parquet"
-            beside = f"{folder}/{_hidden(target)}"
+            temporary = f"{folder}/{_hidden(target)}"
             with _writing_to(folder):
                 self.filesystem.create_dir(folder, recursive=True)
-                pq.write_table(table, beside, filesystem=self.filesystem, compression="zstd")
-                self.filesystem.move(beside, f"{folder}/{target}")
+                pq.write_table(table, temporary, filesystem=self.filesystem, compression="zstd")
+                self.filesystem.move(temporary, f"{folder}/{target}")
             self.files += 1
             self.written += len(rows)
         self._pending, self._waiting = {}, 0
@@ -163,12 +163,12 @@ def begin_export(address: str, campaign: str, plan: Plan) -> _RoundExport:
     """List the existing files of a round and write its plan."""
     filesystem, base = place_of(address)
     folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
-    text, beside = json.dumps(plan.to_json()), f"{folder}/{_hidden('plan.json')}"
+    text, temporary = json.dumps(plan.to_json()), f"{folder}/{_hidden('plan.json')}"
     with _writing_to(folder):
         filesystem.create_dir(folder, recursive=True)
-        with filesystem.open_output_stream(beside) as out:
+        with filesystem.open_output_stream(temporary) as out:
             out.write(text.encode())
-        filesystem.move(beside, f"{folder}/plan.json")
+        filesystem.move(temporary, f"{folder}/plan.json")
     export = _RoundExport(
         filesystem,
         folder,

@@ -128,7 +128,7 @@ def _files_at(session: Any, given: str) -> list[str]:
     except Exception as error:  # Java's, of many kinds
         reason = " ".join(str(getattr(error, "java_exception", error)).split())[:200]
         raise InputError(
-            f"Spark cannot look at {given[:200]}: {reason}", where="PATHS", value=given
+            f"Spark cannot read {given[:200]}: {reason}", where="PATHS", value=given
         ) from None
 
 

@@ -175,9 +175,7 @@ def check_tally(tally: RoundTally, plan: Plan, reports: int) -> None:
             added.add_counts(i, counts, int(tally.n[i]))
             _check_support(plan.questions[i].mechanism, i, int(counts.sum()), int(tally.n[i]))
         if plan.split and len(set(tally.n.tolist())) > 1:
-            raise ReportError(
-                "the tally of a plan that asks everybody everything has different numbers of answers"
-            )
+            raise ReportError("the tally of a split plan has different numbers of answers")
     else:
         width = plan.report_offsets[-1]
         shape = (len(tally.counts), width)

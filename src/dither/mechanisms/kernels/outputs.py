@@ -148,7 +148,7 @@ def _support_block(words: AnyIntegers, answers: Integers, starts: Integers, cell
     return counts.astype(np.int64)
 
 
-# Fourier coefficients: one fast Walsh-Hadamard transform gives the supports of all cells.
+# Fourier coefficients: one fast Walsh-Hadamard transform for the supports of all cells.
 
 
 def _codes(mechanism: Hadamard) -> Integers:

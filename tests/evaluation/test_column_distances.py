@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import dither
-from dither.evaluation.own_scale import ks_distance, wasserstein_distance
+from dither.evaluation.metrics import ks_distance, wasserstein_distance
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Order
 
