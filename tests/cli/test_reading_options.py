@@ -107,7 +107,7 @@ def test_columns_are_chosen(messy: Path, tmp_path: Path, capsys) -> None:
         assert run([*base, option, "zip, pay,zip"]) == 2
         assert (
             capsys.readouterr().err
-            == "dither: 'zip' stands twice in 'zip, pay,zip'; name each once\n"
+            == "dither: 'zip' is listed twice in 'zip, pay,zip'\n"
         )
     assert (
         run(

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
-from dither.checks import check_whole
 from dither.cli.consumers import NumberOptions, Outside, consumers_file, number_campaign
 from dither.cli.number_questions import Bins, Edges
 from dither.cli.options import (
@@ -40,12 +39,12 @@ from dither.methods import HISTOGRAMS, MEANS
 from dither.notice import shown_epsilon, weak_protection
 from dither.progress import progress_bar
 from dither.release import check_target, load_release
+from dither.release.call import check_replicates
 from dither.release.consumer_files import FOLDER, file_names
 from dither.release.folder import format_of
 from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
 from dither.release.histogram import HistogramRelease
 from dither.release.release import FORMAT
-from dither.release.replicates import MAX_REPLICATES, MIN_REPLICATES
 from dither.reports import plan_from_json
 from dither.schema import load_schema
 from dither.schema.calendar import shown_instant
@@ -306,8 +305,7 @@ def finalise(
     """
     form = HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT
     check_target(output, form, overwrite=overwrite)
-    if replicates:
-        check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
+    check_replicates(replicates)
     operator = Operator(url, key_file)
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
     archive = operator.fetch("GET", f"/{campaign}/release")
