@@ -20,7 +20,7 @@ from dither.notice import Notice
 from dither.progress import followed
 from dither.randomness import generator, public_seed
 from dither.release import Call, Release, Truth, truth_from_codes
-from dither.release.call import RunOptions
+from dither.release.call import RunOptions, publish_call
 from dither.release.prior import read_prior
 from dither.release.replicates import check_redrawable
 from dither.schema import Schema
@@ -145,7 +145,7 @@ def publish_table(
     """`publish` with its options in two records."""
     _check_method(run)
     run = run.checked()
-    call = Call.of_simulation(table, run, read)
+    call = publish_call(table, run, read)
     people, noise, *draw = (generator(run.seed, i) for i in range(4))
     begun = time.perf_counter()
     native, domain, warnings = open_table(table, run.schema, read)

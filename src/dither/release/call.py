@@ -125,15 +125,6 @@ class Call(ReadOptions, RunOptions):
     assignment: str = "token"
     epsilon_reason: str = ""
 
-    @classmethod
-    def of_simulation(cls, table: NativeTable, run: RunOptions, read: ReadOptions) -> Call:
-        """The record of a call of `publish`."""
-        values = _values(run) | _values(read)
-        values["schema"] = _recorded_name(run.schema, OWN_SCHEMA)
-        values["prior"] = _recorded_name(run.prior, IN_MEMORY)
-        values["parameters"] = plain(run.parameters)
-        return cls(**values, table=_recorded_name(table, None), simulated=True)
-
     @property
     def replayable(self) -> bool:
         """Whether anyone who knows the seed can draw the same noise again."""
@@ -158,6 +149,15 @@ class Call(ReadOptions, RunOptions):
                 key: value for key, value in self.parameters.items() if value is not None
             }
         return options
+
+
+def publish_call(table: NativeTable, run: RunOptions, read: ReadOptions) -> Call:
+    """The record of a call of `publish`."""
+    values = _values(run) | _values(read)
+    values["schema"] = _recorded_name(run.schema, OWN_SCHEMA)
+    values["prior"] = _recorded_name(run.prior, IN_MEMORY)
+    values["parameters"] = plain(run.parameters)
+    return Call(**values, table=_recorded_name(table, None), simulated=True)
 
 
 def _values(options: RunOptions | ReadOptions) -> JsonObject:
