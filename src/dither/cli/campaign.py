@@ -50,7 +50,7 @@ from dither.tally.exports import begin_export
 from dither.types import JsonObject
 
 app = typer.Typer(
-    help="Campaigns of a running collector (see 'dither serve').", no_args_is_help=True
+    help="Manage campaigns of a running collector (see 'dither serve').", no_args_is_help=True
 )
 
 CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="id that 'create' printed")]
@@ -58,7 +58,7 @@ CampaignId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="id that 'cr
 
 @app.callback()
 def _verbs() -> None:
-    """Campaigns of a running collector."""
+    """Manage campaigns of a running collector."""
 
 
 app.command(no_args_is_help=True)(create)
