@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, reported_accuracy, split_rows, train_and_test
@@ -27,6 +26,7 @@ from dither.evaluation.metrics import WaySummary, attribute_sets, marginal, tvd
 from dither.fit import Model, mutual_information
 from dither.fit.bayes_net import Network, search_network
 from dither.fit.joint import estimate_joints
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods.bayesnet import BayesNetParameters, BayesNetwork, choose_root
 from dither.methods.independent import IndependentParameters, IndependentProtocol
 from dither.methods.machine import Campaign

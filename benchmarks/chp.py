@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import BESIDE
 from dither._histogram import collect, histogram
 from dither.fit.project import normal_interval
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
 from dither.methods.histogram.estimates import ConsumerCounts
 from dither.methods.histogram.smart import choose

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.client.transport import Connection
+from dither.lab.harness import Bench, NotAvailable, Size, Study
 from dither.reports import Envelope, Plan, Report, encode, plan_from_json
 from dither.reports.plan import pick, report_id
 

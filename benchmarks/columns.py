@@ -20,9 +20,9 @@ import pandas as pd
 from sklearn import datasets as bundled
 
 import dither
-from benchmarks.harness import Bench, NotAvailable, Size, Study
 from dither.errors import InputError
 from dither.evaluation.metrics import LEVELS, column_distances
+from dither.lab.harness import Bench, NotAvailable, Size, Study
 from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 EPSILON = 8.0

@@ -22,7 +22,6 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from benchmarks.tables import GENERATED
 from benchmarks.workload import (
     Workload,
@@ -37,6 +36,7 @@ from dither.central.measurement import CuratorTask, observe
 from dither.central.methods import CENTRAL
 from dither.central.noise import calibrate, discrete_laplace, noise_variance, seeded_source
 from dither.central.sensing import rows_for
+from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.schema.cells import count_cells
 
 SEED = 20200401

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.datasets.generated import generate_network
 from dither.fit.ruled import add_up
+from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.methods import start
 from dither.release.intervals import Bootstrap, student_quantile
 from dither.release.replicates import prepare_bootstrap, redraw

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.interval_coverage import PAY
 from benchmarks.mixture import PEOPLE
 from benchmarks.model_error import evaluate_model
@@ -25,6 +24,7 @@ from benchmarks.thorough_intervals import thorough_coverage
 from dither.datasets import generate_network
 from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods import ProtocolMachine, start
 from dither.methods.prior import PublicRows, give_prior
 from dither.planner import population_of, predict

@@ -19,7 +19,6 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.lopub_printed import joints_study, pruning_study
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import GENERATED, PRODUCT, Table, exact_product
@@ -32,6 +31,7 @@ from benchmarks.tasks import (
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.fit import mutual_information, mutual_information_threshold, prune_by_entropy
 from dither.fit.joint import estimate_joints
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods.lopub import LoPub, LoPubParameters, find_dependences
 from dither.methods.machine import Campaign
 from dither.schema import Schema

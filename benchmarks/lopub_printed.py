@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Study
 from benchmarks.tables import Table
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.fit import mutual_information, mutual_information_threshold, prune_by_entropy
 from dither.fit.joint import estimate_joints
+from dither.lab.harness import Study
 from dither.methods.lopub import LoPub, LoPubParameters
 from dither.methods.machine import Campaign
 from dither.simulate import simulate

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Bench, NotAvailable, Size, Study
-from dither.lab.harness.apart import apart, peak_megabytes
+from dither.lab.harness import Bench, NotAvailable, Size, Study
+from dither.lab.harness.process import peak_megabytes, run_isolated
 from dither.mechanisms import kernels
 
 EPSILON = 1.0
@@ -187,7 +187,7 @@ def work(library: str, name: str, n: int, cells: int) -> dict[str, float]:
 
 def measure(library: str, name: str, n: int, cells: int) -> dict[str, float]:
     """`work` in a process of its own, and its cost per person; `NotAvailable` where the library is not installed."""
-    row = apart(work, library, name, n, cells)
+    row = run_isolated(work, library, name, n, cells)
     return row | {
         "microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n
     }

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
-from dither.lab.harness.apart import apart, peak_megabytes
+from dither.lab.harness import Bench, Chart, Size, Study
+from dither.lab.harness.process import peak_megabytes, run_isolated
 from dither.methods import ProtocolMachine, start
 from dither.simulate import simulate
 
@@ -151,7 +151,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         return measure(dataset, method, PEOPLE[dataset] // divide, epsilon, seed, data_dir)
 
     def alone(dataset: str, epsilon: float) -> dict[str, float]:
-        found: dict[str, float] = apart(
+        found: dict[str, float] = run_isolated(
             cost, dataset, epsilon, PEOPLE[dataset] // divide, data_dir and str(data_dir)
         )
         return found

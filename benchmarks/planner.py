@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Size, Study
 from benchmarks.model_error import evaluate_model
+from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Size, Study
 from dither.methods import start
 from dither.planner import assumed_dependence, predict, reference_population
 from dither.simulate import simulate

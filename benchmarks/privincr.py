@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.model_error import evaluate_model
 from benchmarks.rivals import RIVALS, rival_joint
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import classification, split_rows
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.fit import Model
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods import bayesnet, calm, fourier, independent, lopub, privincr
 from dither.methods.jtree_nonprivate import publish_nonprivate
 from dither.methods.machine import Campaign, ProtocolMachine

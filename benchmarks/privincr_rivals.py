@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.privincr import METHODS, errors, run_method
 from benchmarks.tables import Table
 from dither.datasets import generate_network
+from dither.lab.harness import Bench, Chart, Size, Study
 
 SEED = 20261118
 WIDE = (2, 16, 4, 8, 3, 12, 5, 2, 10, 6, 16, 7)

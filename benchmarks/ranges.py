@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chp import GENERATED, names, salaries
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.range_rivals import ahead, hdg, hierarchy
 from dither._histogram import asked_partition, collect, several_values
 from dither.fit import norm_sub
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.mechanisms import SquareWave, kernels, mechanism
 from dither.methods.histogram.consumer import Partition, read_consumers
 from dither.methods.histogram.estimates import OutputCells

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.datasets.generated import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import FitOptions, fit_mixture
 from dither.fit.mixture.targets import pair_targets
-from dither.lab.harness.apart import apart, peak_megabytes
+from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
+from dither.lab.harness.process import peak_megabytes, run_isolated
 from dither.mechanisms import kernels
 from dither.methods import start
 from dither.randomness import RandomStream
@@ -216,24 +216,24 @@ def campaign(attributes: int, participants: int, screen: str) -> dict[str, float
 
 def growth_point(attributes: int, participants: int) -> dict[str, float]:
     """`fit` in a process of its own."""
-    return apart(fit, attributes, participants)
+    return run_isolated(fit, attributes, participants)
 
 
 def reports_point(attributes: int, participants: int) -> dict[str, float]:
     """`reports` in a process of its own."""
-    return apart(reports, attributes, participants)
+    return run_isolated(reports, attributes, participants)
 
 
 def spark_point(attributes: int, participants: int) -> dict[str, float]:
     """`on_spark` in a process of its own."""
     if find_spec("pyspark") is None or shutil.which("java") is None:
         raise NotAvailable("Spark needs Java and pip install 'dither[spark]'")
-    return apart(on_spark, attributes, participants)
+    return run_isolated(on_spark, attributes, participants)
 
 
 def campaign_point(attributes: int, participants: int, screen: str) -> dict[str, float]:
     """`campaign` in a process of its own."""
-    return apart(campaign, attributes, participants, screen)
+    return run_isolated(campaign, attributes, participants, screen)
 
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:

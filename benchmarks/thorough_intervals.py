@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import NotAvailable
 from benchmarks.interval_coverage import population, questions_held
 from dither.fit import Model
 from dither.fit.mixture.bayes import CHAINS, SampleOptions, member_size
 from dither.fit.mixture.fit import MixtureFit
+from dither.lab.harness import NotAvailable
 from dither.methods import start
 from dither.methods.mixture.machine import MixtureProtocol, as_model
 from dither.release.replicates import prepare_bootstrap, redraw

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import Bench, Chart, Size, Study
 from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import fit_mixture
 from dither.fit.mixture.set_tables import set_targets
 from dither.fit.mixture.targets import pair_targets
+from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods import ProtocolMachine, start
 from dither.methods.mixture.machine import as_model
 from dither.release.replicates import redraw

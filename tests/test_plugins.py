@@ -214,7 +214,7 @@ def test_benchmarks_of_a_package_and_of_a_file(
         "x = 1\n": "no function bench",
         "1/0\n": "ZeroDivisionError",
         "import sys\nsys.exit(5)\n": "SystemExit: 5 (mine.py, line 2)",
-        "def bench(s, d): return 3\n": "gave a int",
+        "def bench(s, d): return 3\n": "returned a int",
         "def bench(): return 3\n": "TypeError",
         "def bench(s, d):\n    raise OSError('two\\nlines')\n": "OSError: two lines (mine.py, line 2)",
     }

@@ -234,7 +234,7 @@ def test_empty_table() -> None:
 
 def test_a_method_that_asks_nothing_is_refused() -> None:
     schema = dither.Schema((dither.Attribute("n", "numeric", edges=(0.0, 1.0, 2.0)),))
-    with pytest.raises(ParameterError, match="asks nothing"):
+    with pytest.raises(ParameterError, match="asks no question"):
         dither.publish(
             pa.table({"n": [0.5, 1.5]}),
             epsilon=1.0,

@@ -244,7 +244,28 @@ def _text(thing: object) -> str:
     if not text:
         raise SystemExit(f"{thing} has no docstring")
     before, arrows, example = text.partition(">>> ")
-    return f"{before}```python\n>>> {example}\n```" if arrows else text
+    prose = _with_sections(before)
+    return f"{prose}```python\n>>> {example}\n```" if arrows else prose
+
+
+def _with_sections(text: str) -> str:
+    """Google-style sections as Markdown: `Args:` and its like become a list of names."""
+    lines: list[str] = []
+    section = ""
+    for line in text.split("\n"):
+        if line in ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:"):
+            section = line.rstrip(":")
+            lines += [f"*{section}:*", ""]
+        elif section and line.strip() and not line.startswith("    "):
+            section = ""
+            lines.append(line)
+        elif section in ("Args", "Attributes", "Raises"):
+            entry = re.match(r"    (\S[^:]*): (.*)", line)
+            indent = "" if not line.strip() else "  "
+            lines.append(f"- **{entry[1]}**: {entry[2]}" if entry else indent + line.strip())
+        else:
+            lines.append(line.strip() if section else line)
+    return "\n".join(lines)
 
 
 def main() -> int:

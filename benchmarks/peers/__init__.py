@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.harness import Bench, Size, Study
+    from dither.lab.harness import Bench, Size, Study
 
 ABOUT = (
     "Costs and errors of Dither beside other libraries, each used as its documentation shows and each measured in a fresh "
@@ -39,15 +39,15 @@ EPSILONS = {"full": (1.0, 2.0, 4.0), "quick": (4.0,), "smoke": (4.0,)}
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """Only the full size makes environments that are not there yet and fits the central synthesisers, which take minutes."""
-    from benchmarks.harness import Bench
+    from dither.lab.harness import Bench
 
     studies = (_frequency(size), _synthesisers(size, data_dir), _defects(size))
     return Bench("peers", "Other libraries, in the same run", ABOUT, studies, size)
 
 
 def _frequency(size: Size) -> Study:
-    from benchmarks.harness import Study
     from benchmarks.peers import frequency
+    from dither.lab.harness import Study
 
     people, cells, mechanisms, repeats, budget = FREQUENCY[size]
     axes = {"cells": cells, "mechanism": mechanisms, "library": frequency.LIBRARIES}
@@ -65,8 +65,8 @@ def _frequency(size: Size) -> Study:
 def _synthesisers(size: Size, data_dir: Path | None) -> Study:
     from pathlib import Path
 
-    from benchmarks.harness import Chart, NotAvailable, Study
     from benchmarks.peers import synthesisers
+    from dither.lab.harness import Chart, NotAvailable, Study
 
     rows = 3_000 if size == "smoke" else None
     folder = Path("nowhere") if size == "smoke" else data_dir
@@ -94,8 +94,8 @@ def _synthesisers(size: Size, data_dir: Path | None) -> Study:
 
 
 def _defects(size: Size) -> Study:
-    from benchmarks.harness import Study
     from benchmarks.peers import defects
+    from dither.lab.harness import Study
 
     title = "Defects found in other libraries, looked for again"
     names = tuple(d.__name__ for d in defects.DEFECTS[: 2 if size == "smoke" else None])

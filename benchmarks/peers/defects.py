@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import NotAvailable
 from benchmarks.peers import child, environments
+from dither.lab.harness import NotAvailable
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import tempfile
 import venv
 from pathlib import Path
 
-from benchmarks.harness import NotAvailable
 from benchmarks.peers.child import ROOT
+from dither.lab.harness import NotAvailable
 
 HERE = Path(__file__).parent
 NAMES = tuple(sorted(p.stem.removeprefix("requirements-") for p in HERE.glob("requirements-*.txt")))

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import NotAvailable
 from benchmarks.peers import child, environments
+from dither.lab.harness import NotAvailable
 
 LIBRARIES = ("dither", "dither, one by one", "multi-freq-ldpy", "pure-ldp", "OpenDP", "diffprivlib")
 MECHANISMS = ("grr", "sue", "oue", "olh", "subset")

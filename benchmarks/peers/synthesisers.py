@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.harness import NotAvailable
 from benchmarks.peers import child, environments
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
+from dither.lab.harness import NotAvailable
 
 CENTRAL, LOCAL, NONE = (
     "central, a curator holds the table",

@@ -1,38 +1,37 @@
-"""The whole road in one call: table -> codes -> simulated reports -> model -> synthetic table -> release."""
+"""Publish a table: rows -> codes -> simulated reports -> model -> synthetic table -> release."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
-from dither.checks import check_choice, check_whole, check_whole_or_none
-from dither.datasets import Reading, open_table, published_layout
+from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError
-from dither.mechanisms import check_epsilon
 from dither.methods import DEFAULT, jtree_nonprivate, start
 from dither.methods import method as find_method
 from dither.methods.machine import build_parameters
 from dither.methods.prior import give_prior
+from dither.notice import Notice
 from dither.progress import followed
-from dither.randomness import check_seed, generator, public_seed
-from dither.release import Call, Release, truth_from_codes
-from dither.release.call import OWN_SCHEMA, plain
-from dither.release.prior import IN_MEMORY, read_prior
-from dither.release.replicates import MAX_REPLICATES, MIN_REPLICATES, check_redrawable
+from dither.randomness import generator, public_seed
+from dither.release import Call, Release, Truth, truth_from_codes
+from dither.release.call import RunOptions, publish_call
+from dither.release.prior import read_prior
+from dither.release.replicates import check_redrawable
 from dither.schema import Schema
-from dither.schema.files import CsvOptions
+from dither.schema.files import ReadOptions
 from dither.schema.native import Layout
 from dither.schema.table import encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
-from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
+from dither.types import Codes, JsonMapping, NativeTable, Progress
 
-MAX_PEOPLE = 10**9  # of a simulation, and rows of a synthetic table; memory ends before
+_Generators = tuple[np.random.Generator, np.random.Generator]
 
 
 def publish(
@@ -60,140 +59,168 @@ def publish(
     missing: Sequence[str] | None = None,
     progress: Progress | bool | None = None,
 ) -> Release:
-    """Publish a table with each row as one simulated participant, and give the release.
+    """Publish a table with each row as one simulated participant.
 
-    `table` is a pandas, polars or PyArrow table, a CSV or Parquet file, or a bundled dataset's name. Guarantee: everything
-    one participant sends is epsilon-locally differentially private for the whole record; the release uses nothing else
-    of the table but what a simulation shows beside it (marked as such). With `population` rows are drawn with replacement:
-    epsilon is then one simulated participant's and not a row's, as the warnings say. The noise comes from the operating
-    system and nothing recorded can draw it again, unless a `seed` is given: the same seed gives the same release, and whoever
-    knows it can take the noise off, as the release's warnings say. The one exception is the method `jtree-nonprivate`, which
-    runs only with `no_privacy` and whose release says that it is not private.
-    `columns`, `drop` and `keep` say what of the table is asked; `delimiter`, `encoding`, `decimal` and `missing` (the texts that
-    mean no answer) how a CSV file is written, where that should not be found out from the file.
-    With `holdout` (such as 0.05) that share of the participants is kept from the fit for an error estimate without the truth.
-    With `prior`, a public table of the same schema (a file, a bundled dataset's name or a table in memory), the fit is averaged
-    with what that says, as far as the reports bear it out; it costs no privacy, and the release says how much of the result is its.
-    With `replicates` (such as 20) the model is fitted so many times more, and intervals for any question come with the release.
-    Progress is shown in a notebook; with `progress` True on a terminal too, with False nowhere, or a function of yours is called
-    with what is done, how much of it, and of how much.
+    Everything that one participant sends is epsilon-locally differentially private for the
+    whole record. The release uses nothing else of the table, except for the comparisons
+    with the truth that a simulation shows and marks.
+
+    Args:
+        table: A pandas, polars or PyArrow table, the path of a CSV or Parquet file, or the
+            name of a bundled dataset.
+        epsilon: Guarantee of one participant's whole record.
+        method: Name of a method; None for the default. `jtree-nonprivate` is not private
+            and needs `no_privacy`.
+        schema: A schema or the path of a schema file. None takes the schema that comes with
+            the table, else infers one from its rows, which leaks them.
+        population: Draw this many participants from the rows with replacement. Epsilon is
+            then the guarantee of a simulated participant, not of a row.
+        rows: Rows of the synthetic table; None for as many as there are participants.
+        seed: Seed of the noise. The same seed gives the same release, and anyone who knows
+            it can remove the noise. None takes noise from the operating system.
+        parameters: The method's parameters by name.
+        path: "counts" draws tallies directly, "reports" makes each participant's report.
+        unknown: "error" rejects values outside the domain, "other" counts them as the
+            category of that name.
+        no_privacy: Read the true records, for the method `jtree-nonprivate` only.
+        holdout: Share of the participants (such as 0.05) that is kept from the fit, for an
+            error estimate without the truth.
+        replicates: Further fits (such as 20) that give intervals for any question.
+        prior: A public table of the same schema. The fit is averaged with it as far as the
+            reports support that. It costs no privacy.
+        columns: Columns to ask; None for all.
+        drop: Columns to leave out.
+        keep: Columns to ask although they look like identifiers or free text.
+        delimiter: Delimiter of a CSV file; None to detect it.
+        encoding: Encoding of a CSV file; None to detect it.
+        decimal: Decimal mark of a CSV file; None to detect it.
+        missing: Texts of a CSV file that mean no answer; None for the usual ones.
+        progress: None shows a progress bar in a notebook, True on a terminal too, False
+            nowhere. A function is called as `callback(stage, done, total)`.
+
+    Returns:
+        The release, with a synthetic table of the same kind as the given one.
+
+    Raises:
+        InputError: If the table, the schema or an option cannot be used.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000)
     >>> release.synthetic.num_rows
     1000
     """
-    name = method or DEFAULT
-    _check_options(name, epsilon, unknown, no_privacy)
-    population = check_whole_or_none("population", population, 1, MAX_PEOPLE)
-    rows, seed = check_whole_or_none("rows", rows, 1, MAX_PEOPLE), check_seed(seed)
-    if replicates:
-        check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
-    people, noise, *draw = (generator(seed, i) for i in range(4))
-    call = Call(
-        method=name,
-        epsilon=float(epsilon),
-        table=str(table) if isinstance(table, (str, Path)) else None,
-        schema=OWN_SCHEMA
-        if isinstance(schema, Schema)
-        else None
-        if schema is None
-        else str(schema),
+    run = RunOptions(
+        epsilon=epsilon,
+        method=method or DEFAULT,
+        schema=schema,
         population=population,
         rows=rows,
         seed=seed,
-        parameters=plain(parameters or {}),
+        parameters=parameters or {},
         path=path,
         unknown=unknown,
         no_privacy=no_privacy,
-        holdout=float(holdout),
+        holdout=holdout,
         replicates=replicates,
-        prior=None
-        if prior is None
-        else str(prior)
-        if isinstance(prior, (str, Path))
-        else IN_MEMORY,
-        columns=None if columns is None else tuple(columns),
-        drop=tuple(drop),
-        keep=tuple(keep),
-        delimiter=delimiter,
-        encoding=encoding,
-        decimal=decimal,
-        missing=None if missing is None else tuple(missing),
-        simulated=True,
+        prior=prior,
     )
-    csv = CsvOptions(delimiter, encoding, decimal, None if missing is None else ("", *missing))
+    read = ReadOptions(columns, drop, keep, delimiter, encoding, decimal, missing)
+    return publish_table(table, run, read, progress)
+
+
+class _TableFacts(TypedDict):
+    """What a release takes from the table itself."""
+
+    truth: Truth
+    clipped: Mapping[str, int]
+    warnings: list[Notice]
+
+
+def publish_table(
+    table: NativeTable,
+    run: RunOptions,
+    read: ReadOptions,
+    progress: Progress | bool | None = None,
+) -> Release:
+    """`publish` with its options in two records."""
+    _check_method(run)
+    run = run.checked()
+    call = publish_call(table, run, read)
+    people, noise, *draw = (generator(run.seed, i) for i in range(4))
     begun = time.perf_counter()
-    native, domain, warnings = open_table(table, schema, Reading(columns, drop, keep, csv))
-    others = unknown == "error" and any(notice.code == "rare-as-other" for notice in warnings)
-    encoded = encode(native, domain, unknown="other" if others else unknown)
+    native, domain, warnings = open_table(table, run.schema, read)
+    unknown = run.unknown
+    if any(notice.code == "rare-as-other" for notice in warnings):
+        unknown = "other"
+    encoded = encode(native, domain, unknown=unknown)
     codes = encoded.codes
-    known_before = (
-        None
-        if prior is None
-        else read_prior(prior, domain, unknown="other" if others else unknown, missing=missing)
-    )
-    if population is not None:
-        codes = np.asfortranarray(codes[people.integers(0, len(codes), population)])
+    prior = None
+    if run.prior is not None:
+        prior = read_prior(run.prior, domain, unknown=unknown, missing=read.missing)
+    if run.population is not None:
+        codes = np.asfortranarray(codes[people.integers(0, len(codes), run.population)])
     seconds = {"read": round(time.perf_counter() - begun, 4)}
     layout = published_layout(table, encoded.layout, domain, warnings)
-    known: JsonObject = {
+    facts: _TableFacts = {
         "truth": truth_from_codes(domain, codes),
         "clipped": encoded.clipped,
         "warnings": warnings,
     }
-    if no_privacy and prior is not None:
-        raise ParameterError(
-            "without privacy the true records are read, and there is nothing to add; leave prior out",
-            where="prior",
-        )
-    if no_privacy and replicates:
-        raise ParameterError(
-            "without privacy there is no noise to draw again; leave replicates out",
-            where="replicates",
-        )
-    if no_privacy:
-        return _read_openly(domain, codes, call, (draw[0], draw[1]), layout, seconds, known)
+    generators = (draw[0], draw[1])
+    if run.no_privacy:
+        return _publish_openly(domain, codes, call, generators, layout, seconds, facts)
     begun = time.perf_counter()
-    machine = start(name, domain, epsilon, len(codes), parameters, public_seed(seed), holdout)
-    if known_before is not None:
-        give_prior(machine, known_before)
+    machine = start(
+        run.method,
+        domain,
+        run.epsilon,
+        len(codes),
+        run.parameters,
+        public_seed(run.seed),
+        run.holdout,
+    )
+    if prior is not None:
+        give_prior(machine, prior)
     if machine.plan() is None:
         raise ParameterError(
-            f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name
+            f"method {run.method!r} asks no question, so there is nothing to publish",
+            where="method",
+            value=run.method,
         )
-    if replicates:
+    if run.replicates:
         check_redrawable(machine)
     with followed(progress) as show:
         machine.progress = show
-        simulate(machine, codes, noise, path=path, progress=show)
+        simulate(machine, codes, noise, path=run.path, progress=show)
         seconds["simulate"] = round(time.perf_counter() - begun, 4)
         release = Release.from_machine(
-            machine, call, len(codes), (draw[0], draw[1]), layout, seconds=seconds, **known
+            machine, call, len(codes), generators, layout, seconds=seconds, **facts
         )
-        return release.with_replicates(replicates, progress=show) if replicates else release
+        if not run.replicates:
+            return release
+        return release.with_replicates(run.replicates, progress=show)
 
 
-def _read_openly(
+def _publish_openly(
     domain: Schema,
     codes: Codes,
     call: Call,
-    draw: tuple[np.random.Generator, np.random.Generator],
+    generators: _Generators,
     layout: Layout,
     seconds: dict[str, float],
-    known: JsonObject,
+    facts: _TableFacts,
 ) -> Release:
-    """The junction tree of the true records, for comparison: not private, and marked as such."""
-    given = build_parameters(
+    """Publish the junction tree of the true records. It is not private and says so."""
+    parameters = build_parameters(
         jtree_nonprivate.TrueTreeParameters, call.parameters, jtree_nonprivate.METHOD
     )
     begun = time.perf_counter()
-    model = jtree_nonprivate.publish_nonprivate(codes, domain, given, no_privacy=True)
+    model = jtree_nonprivate.publish_nonprivate(codes, domain, parameters, no_privacy=True)
     return Release.from_model(
         model,
-        replace(call, parameters=asdict(given)),
+        replace(call, parameters=asdict(parameters)),
         len(codes),
-        draw,
+        generators,
         layout,
         seconds={**seconds, "fit": round(time.perf_counter() - begun, 4)},
         epsilon_achieved=jtree_nonprivate.EPSILON,
@@ -201,24 +228,28 @@ def _read_openly(
         notes=jtree_nonprivate.release_notes(model),
         description=jtree_nonprivate.SUMMARY,
         reference=jtree_nonprivate.REFERENCE,
-        **known,
+        **facts,
     )
 
 
-def _check_options(
-    name: str,
-    epsilon: float,
-    unknown: str,
-    no_privacy: bool,
-) -> None:
-    if name == jtree_nonprivate.METHOD:
-        jtree_nonprivate.require_switch(no_privacy)
-    else:
-        find_method(name)
-        if no_privacy:
+def _check_method(run: RunOptions) -> None:
+    """Raise ParameterError unless the method exists and fits the other options."""
+    if run.method != jtree_nonprivate.METHOD:
+        find_method(run.method)
+        if run.no_privacy:
             raise ParameterError(
-                f"no_privacy goes with the method {jtree_nonprivate.METHOD} only; {name} keeps epsilon",
+                f"no_privacy is for the method {jtree_nonprivate.METHOD} only; "
+                f"{run.method} is private",
                 where="no_privacy",
             )
-        check_epsilon(epsilon)
-    check_choice("unknown", unknown, ("error", "other"))
+        return
+    jtree_nonprivate.require_switch(run.no_privacy)
+    if run.prior is not None:
+        raise ParameterError(
+            "without privacy the true records are read; leave prior out", where="prior"
+        )
+    if run.replicates:
+        raise ParameterError(
+            "without privacy there is no noise to draw again; leave replicates out",
+            where="replicates",
+        )

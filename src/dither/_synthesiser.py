@@ -5,47 +5,66 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from dither._publish import MAX_PEOPLE, publish
+from dither._publish import publish
 from dither.checks import as_whole, check_whole
 from dither.errors import ParameterError
 from dither.randomness import generator
 from dither.release import Release
+from dither.release.call import MAX_PEOPLE
 from dither.schema import Schema
 from dither.schema.native import column_names, to_arrow
 from dither.schema.table import decode, encode
 from dither.types import NativeTable, Progress
 
-# What an unsuspecting user has to hear at once; all of them, and what to do, are in `release_.warnings`.
-SAID = ("replayable-noise", "inferred-domain", "rows-resampled")
+if TYPE_CHECKING:
+
+    class BaseEstimator:
+        """scikit-learn's base class, which has no type annotations."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+    from sklearn.base import BaseEstimator
+
+# Warnings about the guarantee are raised by `fit`; all of them are in `release_.warnings`.
+_RAISED = ("replayable-noise", "inferred-domain", "rows-resampled")
 RandomState = int | np.random.RandomState | np.random.Generator | None
 _SAMPLING = 0x73616D70
 
 
 class Synthesiser(BaseEstimator):
-    """Synthetic rows under local differential privacy, as scikit-learn has its estimators.
+    """Synthetic rows under local differential privacy, as a scikit-learn estimator.
 
-    `fit` plays every row of a table as one participant of a campaign (`dither.publish`) and keeps the release in `release_`;
-    `sample` draws rows of the same kind (pandas, polars, PyArrow or NumPy) from its model, as many and as often as wanted: that
-    costs no privacy. `epsilon` is the guarantee of one participant's whole record; the other arguments are those of `publish`.
+    `fit` simulates a campaign with one participant for each row (`dither.publish`) and
+    keeps the release in `release_`. `sample` draws rows from its model, of the kind that
+    was fitted (pandas, polars, PyArrow or NumPy); that costs no privacy. There is no
+    `score`: measure synthetic rows against rows that were not fitted (`dither.evaluate`).
 
-    `random_state` is honest about what a seed means: without one, noise comes from the operating system and nobody can draw it
-    again; with one, a fit can be repeated, and whoever knows it can take the noise off. `fit` warns of that, and of a domain that
-    was inferred from the rows. Targets are not looked at: a column to be predicted is a column of the table like any other.
+    Args:
+        epsilon: Guarantee of one participant's whole record.
+        random_state: None takes noise from the operating system, which cannot be drawn
+            again. With a seed a fit can be repeated, and anyone who knows the seed can
+            remove the noise; `fit` warns of that, and of a domain inferred from the rows.
+        method, schema, parameters, population, replicates, unknown, columns, drop, keep:
+            As for `dither.publish`.
 
-    Fitted: `release_` (with `query`, `marginal`, `save`), `schema_`, `n_features_in_`, and `feature_names_in_` where columns have
-    names. There is no `score`: how good synthetic rows are is measured against rows that were not fitted (`dither.evaluate`).
+    Attributes:
+        release_: The release, with `query`, `marginal` and `save`.
+        schema_: The schema of the table.
+        n_features_in_: Number of columns.
+        feature_names_in_: Names of the columns, where they have names.
 
     >>> import dither
     >>> adult = dither.load_dataset("adult")
-    >>> synthesiser = dither.Synthesiser(epsilon=4.0, method="independent", schema=adult.schema).fit(adult.table)
-    >>> synthesiser.sample(1000).num_rows
+    >>> synthesiser = dither.Synthesiser(epsilon=4.0, method="independent", schema=adult.schema)
+    >>> synthesiser.fit(adult.table).sample(1000).num_rows
     1000
     """
 
@@ -84,31 +103,25 @@ class Synthesiser(BaseEstimator):
     def fit(
         self, X: NativeTable, y: object = None, *, progress: Progress | bool | None = None
     ) -> Self:
-        """Publish the table `X`: pandas, polars or PyArrow, a NumPy array (its columns are called x0, x1, ...), a file or a name.
+        """Publish a table.
 
-        `y` is there for pipelines and is not looked at. `progress` is as for `publish`.
+        Args:
+            X: A pandas, polars or PyArrow table, a NumPy array (its columns are called x0,
+                x1, ...), the path of a file, or the name of a bundled dataset.
+            y: Ignored; pipelines pass it. A target is a column of the table like any other.
+            progress: As for `dither.publish`.
         """
         table, kind = _as_table(X)
-        release = publish(
-            table,
-            epsilon=self.epsilon,
-            method=self.method,
-            schema=self.schema,
-            parameters=self.parameters,
-            population=self.population,
-            replicates=self.replicates,
-            unknown=self.unknown,
-            columns=self.columns,
-            drop=self.drop,
-            keep=self.keep,
-            seed=_seed(self.random_state),
-            progress=progress,
-        )
+        options = self.get_params(deep=False)
+        seed = _seed(options.pop("random_state"))
+        release = publish(table, **options, seed=seed, progress=progress)
         for notice in release.warnings:
-            if notice.code in SAID:
+            if notice.code in _RAISED:
                 warnings.warn(notice.message, stacklevel=2)
-        self.release_, self.schema_, self._kind = release, release.schema, kind
-        # The columns' types as the synthetic table has them, which are decided by public facts.
+        self.release_ = release
+        self.schema_ = release.schema
+        self._kind = kind
+        # The types of the synthetic table, which only public facts decide.
         self._layout = encode(release.synthetic, release.schema, keep_rules=False).layout
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
@@ -121,10 +134,15 @@ class Synthesiser(BaseEstimator):
         return self
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> NativeTable:
-        """So many synthetic rows, a table of the kind that was fitted.
+        """Draw synthetic rows from the model.
 
-        Drawn from the finished model, so that a `random_state` here harms nobody. Without one the estimator's own is used: a whole
-        number there gives the same rows at each call, none draws anew.
+        Args:
+            n_samples: Number of rows.
+            random_state: Seed of the draw, which has no effect on privacy. None takes the
+                estimator's: a whole number there gives the same rows at each call.
+
+        Returns:
+            A table of the kind that was fitted.
         """
         check_is_fitted(self)
         check_whole("n_samples", n_samples, 1, MAX_PEOPLE)
@@ -144,7 +162,7 @@ class Synthesiser(BaseEstimator):
 
 
 def _as_table(given: Any) -> tuple[NativeTable, np.dtype[Any] | None]:
-    """A table as `publish` takes it, and the type to give an array back in, if it was one."""
+    """A table as `publish` takes it, and the type of the array if it was one."""
     if not (
         isinstance(given, (np.ndarray, list, tuple))
         or hasattr(given, "toarray")
@@ -164,7 +182,7 @@ def _as_table(given: Any) -> tuple[NativeTable, np.dtype[Any] | None]:
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())
         raise ParameterError(
-            f"the array's columns are no values of one type each: {reason}", where="X"
+            f"each column of the array must hold values of one type: {reason}", where="X"
         ) from None
     return pa.table(columns, names=names), array.dtype
 
@@ -175,7 +193,7 @@ def _as_array(table: NativeTable, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _seed(state: RandomState) -> int | None:
-    """A seed of a number, or drawn from a generator; None where the operating system is to draw."""
+    """The seed of a random state; None for the operating system's random numbers."""
     if state is None:
         return None
     if isinstance(state, np.random.RandomState):
@@ -185,7 +203,8 @@ def _seed(state: RandomState) -> int | None:
     whole = as_whole(state)
     if whole is None or whole < 0:
         raise ParameterError(
-            f"random_state must be a whole number of at least 0, a NumPy generator or None, not {state!r}",
+            "random_state must be a whole number of at least 0, a NumPy generator or None, "
+            f"not {state!r}",
             where="random_state",
             value=state,
         )

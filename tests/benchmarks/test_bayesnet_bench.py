@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.bayesnet import EXTENTS, REPORTED, SEARCHES, Source, bench, networks, true_network
-from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT, Table
 from benchmarks.tasks import reported_accuracy
+from dither.lab.harness import Outcome, execute
 from dither.schema import Attribute, Schema
 
 pytestmark = pytest.mark.slow

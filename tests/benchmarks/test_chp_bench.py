@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import chp
-from benchmarks.harness import Outcome, execute
+from dither.lab.harness import Outcome, execute
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import collector
-from benchmarks.harness import NotAvailable, execute
+from dither.lab.harness import NotAvailable, execute
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 
 import dither
 from benchmarks import columns
-from benchmarks.harness import execute
 from dither.errors import TableError
+from dither.lab.harness import execute
 from dither.schema import Schema, numeric
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.harness import Bench, Chart, NotAvailable, Outcome, Study, execute
+import dither
+from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Study, execute
+from dither.lab.harness.run import MEASURED
 
 
 class MeasureCounter:
@@ -87,13 +89,13 @@ def test_half_a_line_costs_one_point(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_code_other_size_or_fresh_measures_anew(tmp_path: Path) -> None:
+def test_other_code_other_size_or_fresh_measures_all_points_again(tmp_path: Path) -> None:
     bench = declared(MeasureCounter())
     quiet(bench, tmp_path)
     other = Bench(bench.name, bench.title, bench.about, bench.studies, "quick")
     said: list[str] = []
     assert execute(other, tmp_path, show=said.append).resumed == 0
-    assert "measuring anew" in said[0]
+    assert "measuring all points again" in said[0]
     journal = tmp_path / "journal.jsonl"
     journal.write_text(
         re.sub(r'"code": "\w+"', '"code": "0000"', journal.read_text(encoding="utf-8")),
@@ -139,3 +141,8 @@ def test_the_page_stands_alone_and_names_its_pictures(tmp_path: Path) -> None:
     assert not re.search(r'(src|href)="(https?:)?//', page)
     assert "A &lt;note&gt; &amp; more" in page
     assert "11 ± 1" in page
+
+
+def test_the_fingerprint_covers_modules_that_exist() -> None:
+    source = Path(dither.__file__).parent
+    assert [name for name in MEASURED if not (source / name).exists()] == []

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import limit, mixture, privincr, privincr_rivals
-from benchmarks.harness import Outcome, execute
 from benchmarks.tables import PRODUCT
 from benchmarks.thorough_intervals import DRAWS, REPLICATES
+from dither.lab.harness import Outcome, execute
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import interval_coverage
-from benchmarks.harness import execute
+from dither.lab.harness import execute
 
 pytestmark = pytest.mark.slow
 

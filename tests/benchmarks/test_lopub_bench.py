@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.harness import Outcome, execute
 from benchmarks.lopub import ESTIMATORS, EXTENTS, MODELS, Source, bench, chosen_sets, left_out
 from benchmarks.lopub_printed import PRINTED
 from benchmarks.tables import GENERATED, PRODUCT, Table
+from dither.lab.harness import Outcome, execute
 from dither.schema import Attribute, Schema
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import mechanisms
-from benchmarks.harness import NotAvailable, execute
+from dither.lab.harness import NotAvailable, execute
 
 pytestmark = pytest.mark.slow
 
@@ -39,12 +39,12 @@ def test_the_grid_has_what_was_declared_and_nothing_else() -> None:
 def test_ratios_compare_people_not_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that takes as long for a fifth of the people is five times as slow."""
 
-    def apart(work: object, library: str, name: str, n: int, cells: int) -> dict[str, float]:
+    def run_isolated(work: object, library: str, name: str, n: int, cells: int) -> dict[str, float]:
         if library == "multi-freq-ldpy":
             raise NotAvailable("multi_freq_ldpy is not installed")
         return {"client_seconds": 1.0, "server_seconds": 1.0, "peak_extra_mb": 1.0}
 
-    monkeypatch.setattr(mechanisms, "apart", apart)
+    monkeypatch.setattr(mechanisms, "run_isolated", run_isolated)
     mechanisms._dither.cache_clear()
     row = mechanisms.compared("oue", 256, "pure-ldp")
     assert row["times_dither"] == pytest.approx(5)

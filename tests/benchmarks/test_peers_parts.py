@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from benchmarks import tables
-from benchmarks.harness import NotAvailable
 from benchmarks.peers import child, defects, environments, frequency, synthesisers
 from benchmarks.peers.defects import Finding
 from benchmarks.peers.frequency_worker import _errors, _run, _size, population
 from benchmarks.peers.libraries import ORACLES, inverted, textbook
+from dither.lab.harness import NotAvailable
 from dither.mechanisms import mechanism
 
 

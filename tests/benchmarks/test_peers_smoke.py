@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Outcome, execute
 from benchmarks.peers import bench, environments, frequency, synthesisers
+from dither.lab.harness import Outcome, execute
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ def test_defects_are_shown_or_their_library_is_named(outcome: Outcome) -> None:
 def test_a_missing_library_is_told_apart_from_a_broken_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from benchmarks.harness import NotAvailable
+    from dither.lab.harness import NotAvailable
 
     monkeypatch.setattr(frequency, "MODULES", {"pure-ldp": "no_such_library"})
     with pytest.raises(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import planner
-from benchmarks.harness import NotAvailable, execute
+from dither.lab.harness import NotAvailable, execute
 from dither.methods import start
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks import ranges
 from benchmarks.chp import GENERATED
-from benchmarks.harness import Outcome, execute
 from benchmarks.range_rivals import ahead, divide, hdg, hierarchy
+from dither.lab.harness import Outcome, execute
 
 COUNTS = (1000 * np.exp(-np.arange(64) / 9)).astype(np.int64)
 RIVALS = pytest.mark.parametrize("rival", [ahead, hierarchy])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks import scale
-from benchmarks.harness import NotAvailable, execute
 from dither.datasets.generated import generate_network
-from dither.lab.harness.apart import apart, peak_megabytes
+from dither.lab.harness import NotAvailable, execute
+from dither.lab.harness.process import peak_megabytes, run_isolated
 
 pytestmark = pytest.mark.slow
 
@@ -50,12 +50,12 @@ def test_the_population_is_that_of_the_network(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_childs_peak_is_its_own() -> None:
     held = np.ones(300 << 17)  # 300 MB of the parent's, which a child must not be charged with
-    assert apart(peak_megabytes) < 250 < held.nbytes >> 20
+    assert run_isolated(peak_megabytes) < 250 < held.nbytes >> 20
 
 
 def test_what_goes_wrong_in_a_child_is_said() -> None:
-    assert apart(math.factorial, 5) == 120
+    assert run_isolated(math.factorial, 5) == 120
     with pytest.raises(NotAvailable, match="nowhere is not installed"):
-        apart(import_module, "nowhere")
+        run_isolated(import_module, "nowhere")
     with pytest.raises(RuntimeError, match=r"sqrt.*math domain error"):
-        apart(math.sqrt, -1)
+        run_isolated(math.sqrt, -1)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import whole_tables
-from benchmarks.harness import execute
 from dither.datasets.generated import generate_network
+from dither.lab.harness import execute
 from dither.methods import start
 from dither.release.replicates import redraw
 

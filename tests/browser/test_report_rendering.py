@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import dither
-from benchmarks.harness import Bench, Chart, Study, execute
 from dither.fit import Marginal
 from dither.fit.mixture.model import Mixture
+from dither.lab.harness import Bench, Chart, Study, execute
 from dither.notice import Notice
 from dither.release import Call, Release, truth_from_codes
 from dither.release.amplification import Bound, CentralGuarantee

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import csm
-from benchmarks.harness import NotAvailable
 from benchmarks.tables import GENERATED, load
+from dither.lab.harness import NotAvailable
 
 
 @pytest.mark.parametrize("cells", csm.SIZES)

@@ -310,7 +310,7 @@ def test_arguments_are_named_as_options(capsys: pytest.CaptureFixture[str]) -> N
             ["--population", "99999999999999"],
             "population must be a whole number from 1 to 1,000,000,000",
         ),
-        (["--no-privacy"], "goes with the method jtree-nonprivate only"),
+        (["--no-privacy"], "is for the method jtree-nonprivate only"),
     ],
 )
 def test_what_no_release_can_have(

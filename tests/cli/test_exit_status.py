@@ -66,7 +66,7 @@ def test_ending_right_after_reading_does_not_abort(source: str, tmp_path: Path) 
         ),
         (
             ["publish", "t.csv", "--epsilon", "3", "--no-privacy", "-o", "out"],
-            "--no-privacy goes with",
+            "--no-privacy is for",
         ),
     ],
 )
@@ -92,7 +92,7 @@ def test_an_interrupted_command_says_so_in_one_line(
     def interrupted(*given: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dither.cli.publish.run", interrupted)
+    monkeypatch.setattr("dither.cli.publish.publish_table", interrupted)
     assert run(["publish", "adult", "--epsilon", "1", "-o", str(tmp_path / "out")]) == 1
     assert capsys.readouterr().err == "dither: interrupted; nothing was half-written\n"
     assert not (tmp_path / "out").exists()

@@ -537,7 +537,7 @@ def test_keys_on_the_command_line(
     ]
     assert run("campaign", "status", "--key-file", "ann.key")[0] == 0
     for words, said in (
-        (("key", "create", "carl", "--key-file", "ann.key"), "says 403"),
+        (("key", "create", "carl", "--key-file", "ann.key"), "answered 403"),
         (("key", "create", "ann"), "another name"),
         (("key", "create", "a b"), "cannot name a key"),
         (("key", "create", "dora", "-o", "ann.key"), "name a new file"),

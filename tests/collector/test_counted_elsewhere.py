@@ -136,7 +136,9 @@ def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(
     beside.write_text(json.dumps(record | {"digest": "00" * 32}))
     assert "62 reports, round 0 holds 62, others" in operated.close("--tally", tally, status=2)
     beside.unlink()
-    assert "needs tally.bin.counted.json beside it" in operated.close("--tally", tally, status=2)
+    assert "needs tally.bin.counted.json in the same folder" in operated.close(
+        "--tally", tally, status=2
+    )
     beside.write_text(json.dumps(record))
     assert json.loads(operated.close("--tally", tally, "--json"))["round"] == 1
 
@@ -182,7 +184,9 @@ def test_a_page_that_is_no_page_of_reports_is_said_to_be_none(
     operated.begin(False)
     monkeypatch.setattr("dither.cli.campaign.Operator.fetch", lambda *given, **more: b"<html>")
     given = (operated.campaign, "--partitioned", "-o", str(operated.folder / "out"))
-    assert "no page of reports; check --url" in operated("campaign", "export", *given, status=2)
+    assert "did not send a page of reports; check --url" in operated(
+        "campaign", "export", *given, status=2
+    )
     assert not (operated.folder / "out").exists()
 
 

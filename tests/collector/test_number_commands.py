@@ -191,4 +191,4 @@ def test_options_of_a_number_do_not_go_with_a_schema(
         "--bins",
         "3",
     )
-    assert "--bins goes with --histogram" in run(capsys, *given, status=2)
+    assert "--bins is for --histogram" in run(capsys, *given, status=2)

@@ -303,7 +303,7 @@ def test_the_command_prints_json(
     monkeypatch.chdir(tmp_path)
     dither.schema.files.write_table(table.slice(0, 500), "people.csv")
     Path("people.schema.json").write_text(json.dumps(schema.to_json()), encoding="utf-8")
-    monkeypatch.setattr(comparing, "apart", lambda function, *given, limit: function(*given))
+    monkeypatch.setattr(comparing, "run_isolated", lambda function, *given, limit: function(*given))
     order = [
         "compare",
         "people.csv",

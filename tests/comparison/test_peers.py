@@ -117,8 +117,8 @@ def test_a_library_runs_by_its_own_python_and_is_charged_there(
     [
         ("raise ValueError('no such luck')", "", "ValueError: no such luck"),
         ("import no_such_part", "", "No module named 'no_such_part'"),
-        ("pass", "+ 2", "something else than 500 rows"),
-        ("pass", ".head(7)", "something else than 500 rows"),
+        ("pass", "+ 2", "did not return 500 rows"),
+        ("pass", ".head(7)", "did not return 500 rows"),
     ],
 )
 def test_what_a_library_does_wrong_is_said_of_it(

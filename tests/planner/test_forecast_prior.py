@@ -162,6 +162,6 @@ def test_the_command_names_the_table(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
     assert run([*order, "--prior", str(tmp_path / "public{1}.csv")]) == 0
     said = capsys.readouterr().out
-    assert "away from independence in the mean, as " in said
+    assert "from independence in the mean, as " in said
     assert "public{1}.csv has them" in said
     assert "--dependence" not in said

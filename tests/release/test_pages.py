@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.harness import Bench, Chart, NotAvailable, Study, execute, write_contents
 from dither._histogram import histogram
 from dither.central.curator import central_release
 from dither.fit.mixture.model import Mixture
+from dither.lab.harness import Bench, Chart, NotAvailable, Study, execute, write_contents
 from dither.methods.histogram.consumer import Consumer
 from dither.notice import Notice
 from dither.release import Release, truth_from_codes

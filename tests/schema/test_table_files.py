@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import ParameterError, TableError
 from dither.schema import Attribute, Schema
-from dither.schema.files import CsvOptions, read_noted, read_table, write_atomically, write_table
+from dither.schema.files import ReadOptions, read_noted, read_table, write_atomically, write_table
 
 
 def write(path, text):
@@ -34,7 +34,7 @@ def test_csv_types_and_missing_cells(tmp_path):
     ]
     assert [c.null_count for c in table.columns] == [1, 1, 2, 1, 1, 3]
     assert table["s"].to_pylist() == [None, None, "y"]
-    other = read_table(tmp_path / "t.csv", options=CsvOptions(missing=("", "n/a", "NULL", "?")))
+    other = read_table(tmp_path / "t.csv", options=ReadOptions(missing=("", "n/a", "NULL", "?")))
     assert other["s"].to_pylist() == ["NA", None, "y"]
 
 
@@ -77,11 +77,11 @@ def test_the_form_of_a_file_is_found_and_said(tmp_path, name, content, said):
 def test_a_form_that_is_stated_is_believed(tmp_path):
     path = write(tmp_path / "t.csv", "a;b\n1,5;2\n")
     table, notes = read_noted(
-        path, options=CsvOptions(delimiter=";", decimal=",", encoding="utf-8")
+        path, options=ReadOptions(delimiter=";", decimal=",", encoding="utf-8")
     )
     assert table.to_pylist() == [{"a": 1.5, "b": 2}]
     assert notes == []
-    assert read_table(path, options=CsvOptions(delimiter="\t")).column_names == ["a;b"]
+    assert read_table(path, options=ReadOptions(delimiter="\t")).column_names == ["a;b"]
     for wrong in (
         {"delimiter": "::"},
         {"delimiter": "\n"},
@@ -90,7 +90,7 @@ def test_a_form_that_is_stated_is_believed(tmp_path):
         {"delimiter": ",", "decimal": ","},
     ):
         with pytest.raises(ParameterError):
-            CsvOptions(**wrong)
+            ReadOptions(**wrong)
 
 
 def test_codes_with_leading_zeros_stay_text(tmp_path):

@@ -309,7 +309,7 @@ OPEN_SEEDS = {
     "dither.lab.comparison.run.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
     "dither.cli.compare.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
     "dither.evaluation.downstream.train_and_test": "a classifier judged by true rows",
-    "dither.lab.testing.methods.MethodContract.people": "people of a test",
+    "dither.lab.testing.contracts.MethodContract.people": "people of a test",
 }
 
 

@@ -1,6 +1,6 @@
-"""The command line, without formulas. Status 0 success, 2 usage or input error in one line, 1 failure.
+"""The command line. Exit status 0 for success, 2 for a usage or input error, 1 for a failure.
 
-A command's module imports what it needs at its top; it is loaded when its verb is used, so that `dither --help` stays quick.
+The module of a command is loaded when the command is used, so that `dither --help` is quick.
 """
 
 from __future__ import annotations
@@ -18,55 +18,60 @@ from typer.main import get_command
 import dither
 from dither.errors import DitherError, InputError
 
-ABOUT = "Learn from people's records without ever holding them: local differential privacy, from reports to tables."
-
-COMPLETION = (
-    "_DITHER_COMPLETE"  # what the scripts of `dither --install-completion` set when they ask
+ABOUT = (
+    "Learn from people's records without holding them: local differential privacy, "
+    "from reports to tables."
 )
-INTERRUPTED = 130  # what Typer makes of Ctrl-C, without a word
+# Set by the scripts of `dither --install-completion`.
+COMPLETION = "_DITHER_COMPLETE"
+# Typer's exit status after Ctrl-C.
+INTERRUPTED = 130
 
-# verb -> module in this package and function in it, what `dither --help` says of it
+# Verb -> module of this package and function in it, summary in `dither --help`.
 VERBS: dict[str, tuple[str, str]] = {
     "publish": (
         "publish:publish",
-        "Publish a table under local differential privacy, each row a simulated participant.",
+        "Publish a table under local differential privacy, each row as a simulated participant.",
     ),
-    "query": ("query:query", "Ask a release: shares, tables, means and quantiles with intervals."),
-    "plan": ("plan:plan", "Predict the error of a collection before anybody is asked."),
+    "query": (
+        "query:query",
+        "Query a release: shares, tables, means and quantiles with intervals.",
+    ),
+    "plan": ("plan:plan", "Predict the error of a collection before it starts."),
     "evaluate": ("evaluate:evaluate", "Compare a synthetic table with a real one."),
-    "compare": ("compare:compare", "Run methods on your own table and compare what comes out."),
+    "compare": ("compare:compare", "Run several methods on a table and compare the results."),
     "methods": (
         "plan:methods",
-        "List the methods, what each asks, its parameters and its reference.",
+        "List the methods with their questions, parameters and references.",
     ),
-    "audit": ("audit:audit", "Check that a mechanism keeps its epsilon."),
+    "audit": ("audit:audit", "Check the epsilon of a mechanism."),
     "schema": ("schema:schemas", "Schema files: the public domain of each attribute."),
     "histogram": (
         "histogram:histogram",
-        "Histograms of a numeric column, for several consumers with bins of their own; its ranges and quantiles.",
+        "Make histograms of a numeric column for several consumers; answer ranges and quantiles.",
     ),
     "histogram ask": (
         "number_questions:ask",
-        "Ask a saved histogram for other bins, ranges and quantiles.",
+        "Query a saved histogram: other bins, ranges and quantiles.",
     ),
     "central": (
         "central:central",
-        "Release columns under central differential privacy: you hold the whole table.",
+        "Release columns under central differential privacy, as the holder of the table.",
     ),
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
     "serve": ("serve:serve", "Run a collector."),
-    "campaign": ("campaign:app", "Campaigns of a running collector (see 'dither serve')."),
+    "campaign": ("campaign:app", "Manage campaigns of a running collector (see 'dither serve')."),
     "key": (
         "key:app",
-        "Keys of a running collector: who may change campaigns, and who may only look.",
+        "Manage keys of a running collector: who may change campaigns, who may only read.",
     ),
-    "tally": ("tally:tally", "Count exported reports, here or on a Spark cluster."),
+    "tally": ("tally:tally", "Count exported reports, on this machine or on a Spark cluster."),
     "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }
 
 
 def build(verb: str | None) -> typer.Typer:
-    """A Typer application with one verb, or with the names of all for want of one."""
+    """A Typer application with one verb, or with the names of all if `verb` is None."""
     app = typer.Typer(
         name="dither",
         help=ABOUT,
@@ -78,7 +83,8 @@ def build(verb: str | None) -> typer.Typer:
     app.callback()(_nothing)
     if verb is None:
         for name, (_, summary) in VERBS.items():
-            if not (_completing() and " " in name):  # a shell completes one word
+            # A shell completes one word.
+            if not (_completing() and " " in name):
                 app.command(name, help=summary)(_nothing)
         return app
     target, summary = VERBS[verb]
@@ -87,37 +93,36 @@ def build(verb: str | None) -> typer.Typer:
     if isinstance(loaded, typer.Typer):
         app.add_typer(loaded, name=verb, help=summary)
     else:
-        # What needs nothing, such as 'dither serve', just runs.
-        needs = any(
-            each.default is Parameter.empty for each in signature(loaded).parameters.values()
-        )
-        app.command(verb, no_args_is_help=needs)(loaded)
+        # A command without required options, such as 'dither serve', runs without arguments.
+        options = signature(loaded).parameters.values()
+        required = any(option.default is Parameter.empty for option in options)
+        app.command(verb, no_args_is_help=required)(loaded)
     return app
 
 
 def command(verb: str) -> Any:
-    """The command of a verb, or the group of its commands, as Typer's own Click has it."""
+    """The Click command of a verb, or the group of its commands."""
     whole: Any = get_command(build(verb))
     return whole.commands[verb]
 
 
-def _with_brackets(found: Any) -> Any:
-    """The command, with help texts that keep what stands in brackets, such as [default: all], which Rich would take for markup."""
-    for option in found.params:
+def _with_brackets(group: Any) -> Any:
+    """Escape brackets in help texts, such as [default: all], which Rich would read as markup."""
+    for option in group.params:
         if getattr(option, "help", None):
             option.help = re.sub(r"\[(?=[a-z])", r"\\[", option.help)
-    for each in getattr(found, "commands", {}).values():
+    for each in getattr(group, "commands", {}).values():
         _with_brackets(each)
-    return found
+    return group
 
 
 def _completing() -> bool:
-    """Whether a shell asks what could come next, rather than a person for something to be done."""
+    """Whether a shell asks for completions."""
     return COMPLETION in os.environ
 
 
 def _words(arguments: list[str]) -> list[str]:
-    """What was typed: by a person, or as far as a shell tells that asks for a completion."""
+    """The words that were typed, also where a shell asks for completions."""
     if not _completing():
         return arguments
     typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
@@ -125,25 +130,24 @@ def _words(arguments: list[str]) -> list[str]:
 
 
 def _nothing() -> None:
-    """Takes no options and does nothing."""
+    """Stands in for a command whose module is not loaded."""
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and give its exit status."""
-    # Typer carries its own copy of Click, or imports it; either way this is its usage error.
+    """Run one command and return its exit status."""
+    # The usage error of the Click that Typer uses, which may be a copy inside Typer.
     usage_error: Any = typer.BadParameter.__mro__[1]
     if arguments[:1] == ["--version"]:
         print(f"dither {dither.__version__}")
         return 0
-    if " ".join(arguments[:2]) in VERBS:  # a verb of two words
+    # A verb may have two words.
+    if " ".join(arguments[:2]) in VERBS:
         arguments = [" ".join(arguments[:2]), *arguments[2:]]
     words = _words(arguments)
-    # A verb that is still being typed may be the beginning of another one.
-    verb = (
-        words[0]
-        if words and words[0] in VERBS and not (_completing() and len(words) == 1)
-        else None
-    )
+    verb = words[0] if words and words[0] in VERBS else None
+    if _completing() and len(words) == 1:
+        # A verb that is still being typed may be the beginning of another one.
+        verb = None
     try:
         result = _with_brackets(get_command(build(verb)))(
             arguments, prog_name="dither", standalone_mode=False
@@ -162,9 +166,7 @@ def run(arguments: list[str]) -> int:
     except DitherError as error:
         return _complain(str(error), 1)
     except MemoryError:
-        return _complain(
-            "there is not enough memory for so many people, rows or cells; ask for fewer", 1
-        )
+        return _complain("not enough memory; use fewer participants, rows or cells", 1)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _complain(f"{error.strerror or error}{place}", 1)
@@ -176,10 +178,10 @@ def run(arguments: list[str]) -> int:
 
 
 def _with_flags(message: str, verb: str | None) -> str:
-    """A message of the library, which speaks of arguments, in the words of the command: `no_privacy` becomes `--no-privacy`."""
+    """A message of the library with options for arguments: `no_privacy` -> `--no-privacy`."""
     for option in command(verb).params if verb else ():
         if "_" in option.name.strip("_"):
-            # Not inside quotes, where the user's own words stand.
+            # Not inside quotes: these are values of the user.
             message = re.sub(rf"(?<![\w'\"]){option.name}(?![\w'\"])", option.opts[-1], message)
     return message
 

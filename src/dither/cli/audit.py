@@ -1,4 +1,4 @@
-"""dither audit: does a mechanism or a central method keep its epsilon?"""
+"""dither audit: check the epsilon of a mechanism or of a central method."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _AUDITED = (*LOCAL_NAMES, *(f"{_CENTRAL}{name}" for name in CENTRAL))
 
 def audit(
     mechanism: Annotated[
-        str, typer.Option(help=f"one of {', '.join(_AUDITED)}; a plug-in's name; or all")
+        str, typer.Option(help=f"one of {', '.join(_AUDITED)}; the name of a plug-in; or all")
     ],
-    epsilon: Annotated[float, typer.Option(help="the guarantee asked for")],
+    epsilon: Annotated[float, typer.Option(help="guarantee to check")],
     cells: Annotated[
         int | None,
         typer.Option(
-            help=f"number of values the question distinguishes; without it {CELLS} (central:privelet: "
-            f"{WAVELET_CELLS}). Mechanisms for means take numbers and do not use it"
+            help=f"number of values of the question; mechanisms for means ignore it "
+            f"[default: {CELLS}; central:privelet: {WAVELET_CELLS}]"
         ),
     ] = None,
     attributes: Annotated[
@@ -52,23 +52,23 @@ def audit(
     neighbours: Annotated[
         str,
         typer.Option(
-            help="what neighbouring tables of a central method differ in: add-remove or replace"
+            help="difference of neighbouring tables, for central methods: add-remove or replace"
         ),
     ] = "add-remove",
     trials: Annotated[
         int | None,
         typer.Option(
-            help="reports of each of two values, or releases of a central method; without it as many as needed"
+            help="reports of each of two values, or releases of a central method [default: as needed]"
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check mechanisms: exact epsilon from the law, and a lower bound from reports or releases really made.
+    """Check mechanisms: the exact epsilon of the law, and a lower bound from sampled reports or releases.
 
-    The lower bound is an attack: the two inputs that are easiest to tell apart, and the event that tells them apart
-    best. It is valid with the stated confidence, so a bound above the stated epsilon proves a violation. Noise comes
-    from the code that devices and curators run, fed by the operating system's random numbers. Exit status 0 if
-    everything passes, 1 if not.
+    The lower bound is an attack with the two inputs, and the event, that are easiest to
+    distinguish. It holds with the stated confidence, so a bound above the stated epsilon proves
+    a violation. The noise comes from the code that devices and curators run, with random numbers
+    of the operating system. The exit status is 0 if all checks pass, else 1.
 
     Example: dither audit --mechanism oue --cells 16 --epsilon 1
     """

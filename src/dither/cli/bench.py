@@ -1,4 +1,4 @@
-"""dither bench: rerun a paper's tables or a comparison with other libraries from a clone, or a benchmark of your own."""
+"""dither bench: run a benchmark of the repository, of a plug-in or of a file."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import dither
 from dither.cli.options import Quiet, print_warnings
 from dither.errors import DitherError, InputError, ParameterError
 from dither.lab.harness import Bench, Outcome, execute, write_contents
-from dither.plugins import Plugin, plugin, usable
+from dither.plugins import Plugin, plugin, plugins, usable
 
 ROOT = Path(dither.__file__).resolve().parents[2]
 
 
 def names() -> list[str]:
-    """The benchmarks that stand in the repository's folder `benchmarks`; none outside of a clone."""
+    """The benchmarks in the folder `benchmarks` of a clone; none in an installed package."""
     folder = ROOT / "benchmarks"
     if not (folder / "__init__.py").is_file():
         return []
@@ -38,31 +38,33 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            help="which one, or a file of yours such as ./mine.py; 'list' names them, 'all' runs every one"
+            help="name of a benchmark, or a file such as ./mine.py; 'list' lists them, 'all' runs them all"
         ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="a small size, under a minute")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="small size, under a minute")] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="measure anew what an earlier run had finished")
+        bool, typer.Option("--fresh", help="measure again what an earlier run had finished")
     ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder [default: bench-out/NAME]")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="folder of the benchmark tables [default: beside the clone]")
+        Path | None,
+        typer.Option(help="folder of the benchmark tables [default: next to the clone]"),
     ] = None,
     store: Annotated[
         bool,
         typer.Option(
-            "--store", help="put the means into benchmarks/results.json and rewrite RESULTS.md"
+            "--store", help="write the means to benchmarks/results.json and update RESULTS.md"
         ),
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Rerun a benchmark: every figure with mean and spread as Parquet, and a page with charts.
+    """Run a benchmark: each figure with mean and spread as Parquet, and a page with charts.
 
-    An interrupted run goes on where it stopped when the same command is given again. A file of your own offers
-    bench(size, data_dir), which gives a dither.lab.harness.Bench; another package brings one by the entry point dither.benchmarks.
+    An interrupted run resumes with the same command. A file has a function bench(size, data_dir)
+    that returns a dither.lab.harness.Bench; a package adds one with the entry point
+    dither.benchmarks.
 
     Examples: dither bench list; dither bench mixture --quick; dither bench ./mine.py
     """
@@ -73,11 +75,9 @@ def bench(
     if data is not None and not data.is_dir():
         raise ParameterError(f"--data {data} is not a folder", where="--data", value=str(data))
     if store and quick:
-        raise ParameterError("--store keeps full sizes only; leave out --quick", where="--store")
+        raise ParameterError("--store is for full sizes; leave out --quick", where="--store")
     if store and name not in known and name != "all":
-        raise ParameterError(
-            "--store keeps figures of the repository's own benchmarks only", where="--store"
-        )
+        raise ParameterError("--store is for benchmarks of the repository", where="--store")
     size = "quick" if quick else "full"
     if name == "all" and known:
         base = output or Path("bench-out")
@@ -109,13 +109,13 @@ def _list(known: list[str]) -> None:
     print_warnings(faults)
     if not loaded:
         print(
-            "dither: there is none here: the repository's own are found in a clone; name a file of yours",
+            "dither: no benchmark found: those of the repository need a clone; name a file instead",
             file=sys.stderr,
         )
 
 
 def _named(name: str, known: list[str]) -> Any:
-    """The module, or what a plug-in gives instead of one: something with `bench`."""
+    """The module of a benchmark, or the object of a plug-in that has `bench`."""
     if name in known:
         return _load(name)
     if name.endswith(".py") or "/" in name:
@@ -126,8 +126,8 @@ def _named(name: str, known: list[str]) -> Any:
     more = [each.name for each in _plugins(known)]
     if not known and not more:
         raise InputError(
-            f"no benchmark {name!r}: the repository's own are not in the installed package; run this from a clone, or name a file "
-            "such as ./mine.py",
+            f"no benchmark {name!r}: those of the repository are not in the installed package; "
+            "run this from a clone, or name a file such as ./mine.py",
             where="name",
         )
     raise ParameterError(
@@ -138,8 +138,6 @@ def _named(name: str, known: list[str]) -> Any:
 
 
 def _plugins(known: list[str]) -> list[Plugin]:
-    from dither.plugins import plugins
-
     return [each for each in plugins("benchmarks") if each.name not in known]
 
 
@@ -155,7 +153,7 @@ def _read(added: Plugin) -> Any:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """A benchmark in a file, which finds its neighbours as a script does."""
+    """The benchmark of a file, which can import modules of its folder."""
     if not path.is_file():
         raise ParameterError(f"file not found: {path}", where="name", value=str(path))
     spec = spec_from_file_location(path.stem, path)
@@ -167,10 +165,10 @@ def _from_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
-        raise InputError(f"{path} cannot be read: {_said(error)}", where="name") from error
+        raise InputError(f"{path} cannot be read: {_in_one_line(error)}", where="name") from error
     if not callable(getattr(module, "bench", None)):
         raise InputError(
-            f"{path} has no function bench(size, data_dir) that gives a dither.lab.harness.Bench",
+            f"{path} has no function bench(size, data_dir) that returns a dither.lab.harness.Bench",
             where="name",
         )
     return module
@@ -192,11 +190,11 @@ def _run(
         raise
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
         raise InputError(
-            f"{name}: bench({size!r}, {data}) failed: {_said(error)}", where="name"
+            f"{name}: bench({size!r}, {data}) failed: {_in_one_line(error)}", where="name"
         ) from error
     if not isinstance(declared, Bench):
         raise InputError(
-            f"{name}: bench() gave a {type(declared).__name__}, not a dither.lab.harness.Bench",
+            f"{name}: bench() returned a {type(declared).__name__}, not a dither.lab.harness.Bench",
             where="name",
         )
     outcome = execute(declared, folder, fresh=fresh, quiet=quiet)
@@ -211,8 +209,8 @@ def _run(
     return outcome
 
 
-def _said(error: BaseException) -> str:
-    """An error of somebody else's code in one line, with the place in it."""
+def _in_one_line(error: BaseException) -> str:
+    """An error of foreign code in one line, with its place."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {' '.join(str(error).split())} ({Path(last.filename).name}, line {last.lineno})"
 

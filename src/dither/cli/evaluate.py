@@ -1,4 +1,4 @@
-"""dither evaluate: how far a synthetic table is from a real one."""
+"""dither evaluate: the distance between a synthetic table and a real one."""
 
 from __future__ import annotations
 
@@ -23,35 +23,38 @@ from dither.progress import progress_bar
 
 def evaluate(
     real: Annotated[
-        str, typer.Argument(help="CSV or Parquet file, or a bundled dataset's name (adult)")
+        str, typer.Argument(help="CSV or Parquet file, or the name of a bundled dataset (adult)")
     ],
-    synthetic: Annotated[str, typer.Argument(help="the table to compare with it")],
+    synthetic: Annotated[str, typer.Argument(help="table to compare with it")],
     schema: Annotated[
         Path | None,
-        typer.Option(help="schema file; without it the real table's own or an inferred one"),
+        typer.Option(help="schema file [default: the one of the real table, else inferred]"),
     ] = None,
     ways: Annotated[
-        str, typer.Option(help="numbers of attributes to take together, with commas")
+        str, typer.Option(help="comma-separated sizes of the attribute sets")
     ] = "1,2,3",
     max_sets: Annotated[
-        int, typer.Option(help="most attribute sets for each number; more are sampled")
+        int,
+        typer.Option(
+            help="maximum number of attribute sets of each size; of more, a sample is taken"
+        ),
     ] = 100,
-    seed: Annotated[int, typer.Option(help="decides which sets are sampled")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of that sample")] = 0,
     sdmetrics: Annotated[
         bool,
         typer.Option(
             "--sdmetrics",
-            help="also the scores of SDMetrics' quality report (that library is needed)",
+            help="also compute the scores of SDMetrics' quality report; needs that library",
         ),
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare the marginals of two tables: total variation distance, Kullback-Leibler divergence, mean squared error.
+    """Compare the marginals of two tables: total variation, Kullback-Leibler, mean squared error.
 
-    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables agree. Numbers and times are also
-    compared on their own scale, so that bad bins show. With --sdmetrics the scores
-    of SDMetrics' quality report follow, where 1 means that they agree.
+    Each figure is a mean over sets of one, two, three ... attributes; 0 means that the tables
+    agree. Numbers and times are also compared on their original scale, which shows badly chosen
+    bins. With --sdmetrics, the scores of SDMetrics' quality report follow; 1 means agreement.
 
     Example: dither evaluate adult out/synthetic.parquet
     """
@@ -67,7 +70,7 @@ def _ways(given: str) -> tuple[int, ...]:
     parts = [part.strip() for part in given.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise ParameterError(
-            f"--ways {given}: write whole numbers of at least 1 with commas between them, such as 1,2,3",
+            f"--ways {given}: write comma-separated whole numbers from 1, such as 1,2,3",
             where="--ways",
             value=given,
         )
@@ -109,7 +112,7 @@ def _show(result: Evaluation) -> None:
 
 
 def _show_columns(columns: Sequence[ColumnDistances], console: Console) -> None:
-    console.print("\nnumbers and times on their own scale; KS 0 is best")
+    console.print("\nnumbers and times on their original scale; KS 0 is best")
     table = Grid(box=None, pad_edge=False)
     table.add_column("column", overflow="fold")
     table.add_column("")
@@ -143,5 +146,5 @@ def _show_sdmetrics(scores: SDMetricsScores, console: Console) -> None:
         console.print(f"  {title}: {escape(', '.join(names)) or 'none'}")
     if scores.unscored:
         console.print(
-            f"  {scores.unscored} columns and pairs could not be scored and are left out of the means"
+            f"  {scores.unscored} columns and pairs could not be scored; the means exclude them"
         )

@@ -1,4 +1,4 @@
-"""What comes before a collection: dither plan (what to expect of it), dither methods."""
+"""dither plan: predict the error of a collection. dither methods: list the methods."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def plan(
     schema: Annotated[
         str,
         typer.Option(
-            help="schema file: the public domain of a record; or a table or a bundled dataset's name"
+            help="schema file with the public domain of a record, a table, or a bundled dataset's name"
         ),
     ],
-    participants: Annotated[int, typer.Option(help="how many people will answer")],
+    participants: Annotated[int, typer.Option(help="expected number of participants")],
     epsilon: Annotated[
         float,
         typer.Option(help="guarantee of one participant's whole record over the whole campaign"),
@@ -34,30 +34,32 @@ def plan(
     dependence: Annotated[
         str,
         typer.Option(
-            help="how strongly attributes depend: weak, typical, strong, or a mean distance from independence"
+            help="dependence of the attributes: weak, typical, strong, or a mean distance from independence"
         ),
     ] = "typical",
     method: Annotated[
-        list[str] | None, typer.Option("--method", help="methods to predict; repeatable")
+        list[str] | None, typer.Option("--method", help="method to predict; repeatable")
     ] = None,
-    seed: Annotated[int, typer.Option(help="of the simulated campaigns")] = 0,
+    seed: Annotated[int, typer.Option(help="seed of the simulated campaigns")] = 0,
     plot: Annotated[
         Path | None,
         typer.Option(
-            help="also draw the errors against participants: FILE.svg, or FILE.html with the figures"
+            help="also plot the errors against participants: FILE.svg, or FILE.html with the figures"
         ),
     ] = None,
     prior: Annotated[
         str | None,
         typer.Option(
-            help="the public table that the fit will be given (publish --prior): it says how strongly attributes depend, and "
-            "what it brings is predicted too",
+            help="public table that the fit will use (publish --prior); the dependence is taken "
+            "from it, and its benefit is predicted",
             metavar="TABLE",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict the error of each method from schema, participants and epsilon alone, and say whether pairs can be learnt.
+    """Predict the error of each method from the schema, the participants and epsilon.
+
+    The advice says whether pairs of attributes can be learnt.
 
     Example: dither plan --schema schema.json --participants 100000 --epsilon 2
     """
@@ -83,7 +85,7 @@ def plan(
 
 def _show(expected: Forecast) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    amount = f"{expected.dependence:.3f} away from independence in the mean"
+    amount = f"{expected.dependence:.3f} from independence in the mean"
     pairs = f"assumed {amount} (--dependence changes that)"
     if expected.prior is not None:
         pairs = f"{amount}, as {escape(expected.prior)} has them"
@@ -104,7 +106,7 @@ def _show(expected: Forecast) -> None:
     console.print(grid)
     if left:
         console.print(
-            f"Not predicted, as that takes longer (--method NAME does it): {escape(', '.join(left))}"
+            f"Not predicted because they take longer (use --method NAME): {escape(', '.join(left))}"
         )
     console.print(escape(expected.advice))
     for warning in expected.warnings:
@@ -115,7 +117,7 @@ def _show(expected: Forecast) -> None:
 
 
 def methods(as_json: AsJson = False) -> None:
-    """List the methods: what each asks of a participant, its parameters (for --set KEY=VALUE) and its reference."""
+    """List the methods: what each asks of a participant, its parameters (--set KEY=VALUE), its reference."""
     print_warnings(plugin_faults())
     if as_json:
         listed = [
@@ -152,6 +154,6 @@ def methods(as_json: AsJson = False) -> None:
 
 
 def _shown(value: object) -> str:
-    return (
-        "auto" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+    if value is None:
+        return "auto"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""dither publish: a table, one row per simulated participant, becomes a release."""
+"""dither publish: a release of a table, with each row as one simulated participant."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from dither._publish import publish as run
+from dither._publish import publish_table
 from dither.cli.options import (
-    Columns,
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    Keep,
-    Missing,
     Overwrite,
     Prior,
     Quiet,
@@ -27,32 +20,36 @@ from dither.cli.options import (
     Settings,
     SimulationPath,
     Table,
-    delimiter_of,
-    listed,
     print_warnings,
+    read_options,
     read_settings,
+    takes,
 )
 from dither.errors import ParameterError
+from dither.methods import DEFAULT
 from dither.notice import shown_epsilon
 from dither.progress import progress_bar
-from dither.release import check_target
+from dither.release import Release, check_target
+from dither.release.call import RunOptions
+from dither.schema.files import ReadOptions
 
 
-def publish(
-    table: Table,
-    output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
+def _run_options(
     epsilon: Annotated[
         float | None,
         typer.Option(
             help="guarantee of one participant's whole record over the whole campaign [required]"
         ),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="see 'dither methods'")] = None,
+    method: Annotated[
+        str | None, typer.Option(help=f"see 'dither methods' [default: {DEFAULT}]")
+    ] = None,
     schema: SchemaFile = None,
     population: Annotated[
         int | None,
         typer.Option(
-            help="resample the rows to so many simulated participants; epsilon is theirs, not a row's"
+            help="number of participants, drawn from the rows with replacement; "
+            "epsilon protects a participant, not a row [default: each row once]"
         ),
     ] = None,
     rows: Annotated[
@@ -65,13 +62,14 @@ def publish(
         bool,
         typer.Option(
             "--no-privacy",
-            help="for --method jtree-nonprivate only: read the true records, protect nobody",
+            help="read the true records without protection; for --method jtree-nonprivate only",
         ),
     ] = False,
     holdout: Annotated[
         float,
         typer.Option(
-            help="share of participants kept from the fit for an error estimate without the truth"
+            help="share of the participants kept from the fit, "
+            "for an error estimate without the truth"
         ),
     ] = 0.0,
     replicates: Replicates = 0,
@@ -79,74 +77,74 @@ def publish(
     path: SimulationPath = "counts",
     unknown: Annotated[
         Literal["error", "other"],
-        typer.Option(help="values outside the domain: error, or other (the category of that name)"),
+        typer.Option(help="values outside the domain: reject, or count as the category 'other'"),
     ] = "error",
-    columns: Columns = None,
-    drop: Drop = None,
-    keep: Keep = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    missing: Missing = None,
-    form: Annotated[
-        Literal["parquet", "csv"], typer.Option("--format", help="of the synthetic table")
-    ] = "parquet",
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
-    """Publish a table under local differential privacy, end to end, with each row as one simulated participant.
-
-    Writes synthetic.parquet (same columns and labels; or synthetic.csv), release.json and report.html into the folder.
-
-    Example: dither publish adult --epsilon 4 -o out
-    """
+) -> RunOptions:
     if epsilon is None and not no_privacy:
         raise ParameterError(
             "Missing option '--epsilon'. (see 'dither publish --help')", where="--epsilon"
         )
+    return RunOptions(
+        epsilon=math.inf if epsilon is None else epsilon,
+        method=method or DEFAULT,
+        schema=schema,
+        population=population,
+        rows=rows,
+        seed=seed,
+        parameters=read_settings(settings),
+        path=path,
+        unknown=unknown,
+        no_privacy=no_privacy,
+        holdout=holdout,
+        replicates=replicates,
+        prior=prior,
+    )
+
+
+@takes(run=_run_options, read=read_options)
+def publish(
+    table: Table,
+    output: Annotated[Path, typer.Option("-o", "--output", help="folder to write")],
+    run: RunOptions,
+    read: ReadOptions,
+    form: Annotated[
+        Literal["parquet", "csv"], typer.Option("--format", help="format of the synthetic table")
+    ] = "parquet",
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Publish a table under local differential privacy, with each row as one simulated participant.
+
+    Writes synthetic.parquet (or synthetic.csv, with the columns and labels of the table),
+    release.json and report.html into the folder.
+
+    Example: dither publish adult --epsilon 4 -o out
+    """
     check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
-        release = run(
-            table,
-            epsilon=math.inf if epsilon is None else epsilon,
-            method=method,
-            schema=schema,
-            population=population,
-            rows=rows,
-            seed=seed,
-            parameters=read_settings(settings),
-            path=path,
-            unknown=unknown,
-            no_privacy=no_privacy,
-            holdout=holdout,
-            replicates=replicates,
-            prior=prior,
-            columns=listed(columns),
-            drop=listed(drop) or (),
-            keep=listed(keep) or (),
-            delimiter=delimiter_of(delimiter),
-            encoding=encoding,
-            decimal=decimal,
-            missing=listed(missing),
-            progress=progress,
-        )
+        release = publish_table(table, run, read, progress)
         print_warnings(release.warnings)
-        for (
-            name,
-            count,
-        ) in release.clipped.items():  # true counts: for whoever holds the table, and in no file
+        # True counts: shown to the owner of the table, written to no file.
+        for name, count in release.clipped.items():
             print(
-                f"dither: note: {name}: {count:,} values outside the domain were counted as 'other'",
+                f"dither: note: {name}: {count:,} values outside the domain count as 'other'",
                 file=sys.stderr,
             )
         folder = release.save(output, form=form, overwrite=overwrite)
-    if quiet:
-        return
-    spent = f"epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)})"
+    if not quiet:
+        _print_summary(release, folder, form)
+
+
+def _print_summary(release: Release, folder: Path, form: str) -> None:
+    guarantee = (
+        f"epsilon {shown_epsilon(release.epsilon_achieved)} "
+        f"(asked {shown_epsilon(release.epsilon_asked)})"
+    )
     if release.no_privacy:
-        spent = "NOT PRIVATE"
+        guarantee = "NOT PRIVATE"
     print(
-        f"{release.method}: {release.participants:,} participants, {spent}, {release.rows:,} synthetic rows"
+        f"{release.method}: {release.participants:,} participants, {guarantee}, "
+        f"{release.rows:,} synthetic rows"
     )
     print(f"  table   {folder / f'synthetic.{form}'}")
     print(f"  report  {folder / 'report.html'}")

@@ -1,4 +1,4 @@
-"""dither schema: a draft of a schema from a table, and one attribute from public knowledge alone."""
+"""dither schema: infer a schema from a table, or describe one attribute without a table."""
 
 from __future__ import annotations
 
@@ -10,82 +10,71 @@ from typing import Annotated
 import typer
 
 from dither.cli.options import (
-    Columns,
-    Decimal,
-    Delimiter,
-    Drop,
-    Encoding,
-    Keep,
-    Missing,
     Table,
-    listed,
     print_warnings,
-    read_form,
+    read_options,
+    split_numbers,
+    takes,
 )
 from dither.datasets.bundled import INFERRED, read_named_noted, wanted_columns
 from dither.errors import ParameterError
 from dither.notice import Notice
-from dither.schema.files import write_atomically
+from dither.schema.files import ReadOptions, write_atomically
 from dither.schema.infer import LEAK_WARNING, draft_schema
 from dither.schema.schema import DEFAULT_BINS, SHAPES, numeric
 
 schemas = typer.Typer(no_args_is_help=True)
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="write here instead of to the terminal")
+    Path | None, typer.Option("-o", "--output", help="file to write [default: stdout]")
 ]
 
 
 @schemas.command(no_args_is_help=True)
-def infer(
-    table: Table,
-    output: Output = None,
-    columns: Columns = None,
-    drop: Drop = None,
-    keep: Keep = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    missing: Missing = None,
-) -> None:
+@takes(read=read_options)
+def infer(table: Table, read: ReadOptions, output: Output = None) -> None:
     """Infer a schema from a table. A domain inferred from private data leaks it.
 
-    Columns that cannot be asked (identifiers, free text, constants) are marked as dropped in the draft, with the reason.
+    Columns that cannot be asked (identifiers, free text, constants) are marked as dropped, with
+    the reason.
 
     Example: dither schema infer people.csv -o people.schema.json
     """
-    found, notes = read_named_noted(table, None, read_form(delimiter, encoding, decimal, missing))
-    chosen = wanted_columns(found, listed(columns), listed(drop) or [])
-    schema = draft_schema(found.select(chosen), keep=listed(keep) or [])
+    rows, notes = read_named_noted(table, None, read)
+    chosen = wanted_columns(rows, read.columns, read.drop)
+    schema = draft_schema(rows.select(chosen), keep=read.keep)
     _write(json.dumps(schema.file_json(), indent=1, ensure_ascii=False), output)
-    for name, why in schema.dropped:
+    for name, reason in schema.dropped:
         print(
-            f"dither: note: column {name!r} {why}; the draft marks it as dropped", file=sys.stderr
+            f"dither: note: column {name!r} {reason}; the draft marks it as dropped",
+            file=sys.stderr,
         )
     print_warnings([*notes, Notice(INFERRED, LEAK_WARNING)])
 
 
 @schemas.command(no_args_is_help=True)
 def attribute(
-    name: Annotated[str, typer.Argument(help="the attribute's name")],
-    low: Annotated[float, typer.Option("--min", help="the least number that can be answered")],
-    high: Annotated[float, typer.Option("--max", help="the greatest")],
+    name: Annotated[str, typer.Argument(help="name of the attribute")],
+    low: Annotated[float, typer.Option("--min", help="smallest possible answer")],
+    high: Annotated[float, typer.Option("--max", help="largest possible answer")],
     shape: Annotated[
         str,
         typer.Option(
-            help="even; skewed: bins that grow, and an atom at zero; heaped: round numbers are atoms"
+            help="even: equal bins; skewed: growing bins and an atom at zero; "
+            "heaped: atoms at round numbers"
         ),
     ] = "even",
-    bins: Annotated[int, typer.Option(help="how many")] = DEFAULT_BINS,
+    bins: Annotated[int, typer.Option(help="number of bins")] = DEFAULT_BINS,
     unit: Annotated[
-        float | None, typer.Option(help="every answer is a multiple: 1 for whole numbers, 0.01")
+        float | None,
+        typer.Option(help="each answer is a multiple of it: 1 for whole numbers, 0.01 for cents"),
     ] = None,
     atoms: Annotated[
-        str | None, typer.Option(help="numbers with a cell of their own, with commas")
+        str | None, typer.Option(help="comma-separated numbers that have a bin each")
     ] = None,
     missing: Annotated[bool, typer.Option("--missing", help="an answer may be missing")] = False,
     output: Output = None,
 ) -> None:
-    """A numeric attribute for a schema file, from public knowledge alone: a range and a shape, no table.
+    """Describe a numeric attribute for a schema file from a public range and shape, without a table.
 
     Example: dither schema attribute income --min 0 --max 500000 --shape skewed --unit 1
     """
@@ -93,27 +82,21 @@ def attribute(
         raise ParameterError(
             f"--shape {shape}: choose one of {', '.join(SHAPES)}", where="--shape", value=shape
         )
-    whole = [int(bound) if bound.is_integer() else bound for bound in (low, high)]
-    made = numeric(
+    described = numeric(
         name,
-        low=whole[0],
-        high=whole[1],
+        low=_whole_if_possible(low),
+        high=_whole_if_possible(high),
         bins=bins,
         missing=missing,
         shape=next(known for known in SHAPES if known == shape),
-        atoms=_numbers(atoms),
+        atoms=split_numbers(atoms, "--atoms"),
         unit=unit,
     )
-    _write(json.dumps(made.to_json(), ensure_ascii=False), output)
+    _write(json.dumps(described.to_json(), ensure_ascii=False), output)
 
 
-def _numbers(given: str | None) -> list[float]:
-    try:
-        return [float(part) for part in listed(given) or []]
-    except ValueError:
-        raise ParameterError(
-            f"--atoms {given}: write numbers with commas between them", where="--atoms"
-        ) from None
+def _whole_if_possible(number: float) -> float:
+    return int(number) if number.is_integer() else number
 
 
 def _write(text: str, output: Path | None) -> None:

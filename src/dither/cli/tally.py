@@ -1,4 +1,4 @@
-"""dither tally: exported reports to the tally of their round, here or on a Spark cluster."""
+"""dither tally: count the exported reports of a round, locally or on a Spark cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from dither.schema.files import write_atomically
 from dither.tally.counting import Counted, count_all, digest_hex
 from dither.tally.exports import find_reports, read_reports
 
-BESIDE = ".counted.json"  # what is written beside a tally: which reports it counts
+# Suffix of the file that says which reports a tally counts.
+BESIDE = ".counted.json"
 
 
 def tally(
@@ -29,19 +30,20 @@ def tally(
         ),
     ],
     plan: Annotated[
-        Path, typer.Option(help="the round's plan, JSON; an export writes it as plan.json")
+        Path, typer.Option(help="JSON file of the round's plan; an export writes plan.json")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", help="file to write the tally to")],
-    engine: Annotated[Literal["local", "spark"], typer.Option(help="where to count")] = "local",
+    engine: Annotated[Literal["local", "spark"], typer.Option(help="engine that counts")] = "local",
     master: Annotated[
         str | None,
-        typer.Option(help="Spark's address [default: as Spark is configured, else this machine]"),
+        typer.Option(help="address of Spark [default: as Spark is configured, else this machine]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count exported reports: each id once across all files, malformed ones left out, the same integers whoever counts.
+    """Count exported reports: each id once across all files, without malformed reports.
 
-    Writes the tally and, beside it, which reports it counts, for 'dither campaign close-round --tally'.
+    Both engines give the same integers. Writes the tally and a record of the reports that it
+    counts, for 'dither campaign close-round --tally'.
 
     Example: dither tally reports/campaign=ID/round=0 --plan reports/campaign=ID/round=0/plan.json -o tally.bin
     """
@@ -50,7 +52,7 @@ def tally(
     asked = _read_plan(plan)
     counted = _count(paths, asked, engine, master)
     if not counted.reports:
-        reason = f"none of the {counted.malformed:,} reports can have been sent under this plan"
+        reason = f"none of the {counted.malformed:,} reports is valid under this plan"
         raise InputError(f"{reason}; check PATHS and --plan", where="PATHS")
     data = counted.tally.to_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
@@ -90,7 +92,7 @@ def _count(paths: list[str], plan: Plan, engine: str, master: str | None) -> Cou
 
 
 def _read_plan(path: Path) -> Plan:
-    """A round's plan from a file that holds it, or a campaign's announcement with one in it."""
+    """The plan in a file that holds a plan or a campaign's announcement."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, RecursionError, ValueError) as error:

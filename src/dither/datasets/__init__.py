@@ -3,7 +3,6 @@
 from dither.datasets.bundled import (
     NAMES,
     Dataset,
-    Reading,
     load_dataset,
     named_schema,
     open_table,
@@ -17,7 +16,6 @@ __all__ = [
     "NAMES",
     "Dataset",
     "RandomNetwork",
-    "Reading",
     "generate_network",
     "load_dataset",
     "named_schema",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dither.errors import SchemaError, TableError
 from dither.notice import Notice, dropped_columns, rare_as_other
 from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
-from dither.schema.files import TEXT_SUFFIXES, CsvOptions, read_noted, read_table
+from dither.schema.files import TEXT_SUFFIXES, ReadOptions, read_noted, read_table
 from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
 from dither.schema.native import Layout, column_names, public_layout, select_columns, table_kind
 from dither.types import NativeTable
@@ -96,26 +96,10 @@ SIDECARS = (".schema.json", ".domain.json")
 INFERRED = "inferred-domain"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Which columns of a table are read, and how a CSV file is written.
-
-    Attributes:
-        columns: The columns to read; None for all.
-        drop: Columns to leave out.
-        keep: Columns to ask even if they look like identifiers, if the domain is inferred.
-    """
-
-    columns: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    csv: CsvOptions = field(default_factory=CsvOptions)
-
-
 def open_table(
     table: NativeTable | str | Path,
     schema: Schema | str | Path | None = None,
-    reading: Reading | None = None,
+    options: ReadOptions | None = None,
 ) -> tuple[NativeTable, Schema, list[Notice]]:
     """Open a table: the table, its schema, and notices for the user.
 
@@ -123,13 +107,13 @@ def open_table(
     the domain is inferred from the rows, which a notice says. Unwanted columns are left out of
     both.
     """
-    how = reading or Reading()
+    how = options or ReadOptions()
     domain = _as_schema(schema)
     notes: list[Notice] = []
     if isinstance(table, (str, Path)):
         if domain is None:
             domain, notes = named_schema(table)
-        table, more = read_named_noted(table, domain, how.csv)
+        table, more = read_named_noted(table, domain, how)
         notes = [*notes, *more]
     table_kind(table)
     wanted = wanted_columns(table, how.columns, how.drop)
@@ -236,7 +220,7 @@ def read_named(table: str | Path, schema: Schema | None = None) -> pa.Table:
 
 
 def read_named_noted(
-    table: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+    table: str | Path, schema: Schema | None = None, options: ReadOptions | None = None
 ) -> tuple[pa.Table, list[Notice]]:
     """The same, and what was assumed about how a file is written."""
     if isinstance(table, str) and (

@@ -1,4 +1,4 @@
-"""The call that made a release: every option that can change it, in one record, and how to make it again from that alone."""
+"""The call that made a release: all its options in one record, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -7,69 +7,113 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
+from dither.checks import check_choice, check_whole, check_whole_or_none
+from dither.mechanisms import check_epsilon
+from dither.randomness import check_seed
 from dither.reports import Plan
 from dither.schema import Schema
-from dither.types import JsonMapping, JsonObject
+from dither.schema.files import ReadOptions
+from dither.types import JsonMapping, JsonObject, NativeTable
 
-_WORDS = ("name", "title", "purpose", "epsilon_reason", "contact")  # what a campaign says of itself
-_ENDS = ("closes", "closes_at_reports")
-_OF_CAMPAIGNS = (
-    *_WORDS,
-    *_ENDS,
-    "assignment",
-    "participants",
-    "participation",
-    "campaign",
-    "created",
-    "finalised",
-)
-_NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
+# A schema given as an object is in every release folder under this name.
+OWN_SCHEMA = "schema.json"
+# Limit of simulated participants and of synthetic rows; memory runs out earlier.
+MAX_PEOPLE = 10**9
+# Fewer replicates say too little about the spread.
+MIN_REPLICATES, MAX_REPLICATES = 5, 1000
+# Recorded for a prior that has no name.
+IN_MEMORY = "a table in memory"
+_CAMPAIGN_TEXTS = ("name", "title", "purpose", "epsilon_reason", "contact")
+_CAMPAIGN_ENDS = ("closes", "closes_at_reports")
 _LISTS = ("columns", "drop", "keep", "missing")
-OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
 
 
 @dataclass(frozen=True)
-class Call:
-    """What was asked for. Fields have the names of the arguments of `publish`; a collection has no table, population or path, but
-    the rest of what its campaign was created with: `name`, `title`, `purpose`, `epsilon_reason`, `contact`, when it was to close,
-    expected `participants`, `participation`; and its id (`campaign`) and the days on which it was created and finalised.
+class RunOptions:
+    """How a table is published: all options of `publish` except how the table is read.
 
-    `schema` is the file that was given, if any; `prior` the public table, if any (of a collection: when it was finalised); `rows`
-    None for as many as participants. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed
-    of the fit, which nobody's noise uses.
+    Attributes:
+        epsilon: Guarantee of one participant's whole record over the whole campaign.
+        method: Name of the method.
+        schema: A schema, or the path of a schema file; None for the one that comes with
+            the table, else for one inferred from its rows.
+        population: Number of simulated participants, drawn from the rows with replacement;
+            None to take each row once.
+        rows: Rows of the synthetic table; None for as many as there are participants.
+        seed: Seed of the simulated noise; None for noise of the operating system.
+        parameters: The method's parameters by name.
+        path: "counts" to draw tallies directly, "reports" to make each report.
+        unknown: "error" to reject values outside the domain, "other" to count them as the
+            category of that name.
+        no_privacy: Whether the true records are read, by the one method that does so.
+        holdout: Share of the participants kept from the fit for an error estimate.
+        replicates: Number of further fits that intervals are computed from; 0 for none.
+        prior: A public table of the same schema; None for none.
     """
 
     epsilon: float
     method: str
-    table: str | None = None
-    schema: str | None = None
+    schema: Schema | str | Path | None = None
     population: int | None = None
     rows: int | None = None
     seed: int | None = None
     parameters: JsonMapping = field(default_factory=dict)
-    path: str = "counts"
-    unknown: str = "error"
+    path: Literal["counts", "reports"] = "counts"
+    unknown: Literal["error", "other"] = "error"
     no_privacy: bool = False
     holdout: float = 0.0
     replicates: int = 0
+    prior: NativeTable | None = None
+
+    def checked(self) -> Self:
+        """The same options as plain Python numbers.
+
+        Raises:
+            ParameterError: If a number is out of range.
+        """
+        if not self.no_privacy:
+            check_epsilon(self.epsilon)
+        check_replicates(self.replicates)
+        check_choice("unknown", self.unknown, ("error", "other"))
+        return replace(
+            self,
+            epsilon=float(self.epsilon),
+            population=check_whole_or_none("population", self.population, 1, MAX_PEOPLE),
+            rows=check_whole_or_none("rows", self.rows, 1, MAX_PEOPLE),
+            seed=check_seed(self.seed),
+            holdout=float(self.holdout),
+        )
+
+
+def check_replicates(replicates: int) -> None:
+    """Raise ParameterError unless a number of replicates is 0 or in range."""
+    if replicates:
+        check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
+
+
+@dataclass(frozen=True)
+class Call(ReadOptions, RunOptions):
+    """The record of the call that made a release, in plain values.
+
+    A simulation has the options of `publish`; its table, schema and prior are recorded by
+    name. A collection has no table, population or path, but the texts, dates and numbers
+    that its campaign was created with. Its `seed` is that of the fit, which no
+    participant's noise depends on.
+    """
+
+    schema: str | None = None
     prior: str | None = None
+    table: str | None = None
     simulated: bool = False
     name: str = ""
     participants: int | None = None
     participation: str = "open"
-    columns: Sequence[str] | None = None
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    delimiter: str | None = None
-    encoding: str | None = None
-    decimal: str | None = None
-    missing: Sequence[str] | None = None
     campaign: str = ""
     created: str = ""
     finalised: str = ""
@@ -83,86 +127,106 @@ class Call:
 
     @property
     def replayable(self) -> bool:
-        """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
+        """Whether anyone who knows the seed can draw the same noise again."""
         return self.simulated and not self.no_privacy and self.seed is not None
 
     def to_json(self) -> JsonObject:
-        """Plain values; epsilon is null where there is none."""
+        """Plain values; epsilon is null for a release without privacy."""
         return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}
 
     def given(self) -> JsonObject:
-        """Every option of a simulation that differs from its default, except the table: what a rerun has to state."""
-        own = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.name not in ("table", *_NOT_OF_PUBLISH)
-        }
-        defaults = {f.name: {} if f.default is MISSING else f.default for f in fields(self)}
-        out = {
-            name: value
-            for name, value in own.items()
-            if name == "method" or value != defaults[name]
-        }
+        """The options of a simulation that differ from their defaults, and the method."""
+        options = {}
+        for option in (*fields(RunOptions), *fields(ReadOptions)):
+            value = getattr(self, option.name)
+            default = {} if option.default is MISSING else option.default
+            if option.name == "method" or value != default:
+                options[option.name] = value
         if self.no_privacy:
-            del out["epsilon"]
-        if "parameters" in out:
-            out["parameters"] = {
+            del options["epsilon"]
+        if "parameters" in options:
+            options["parameters"] = {
                 key: value for key, value in self.parameters.items() if value is not None
             }
-        return out
+        return options
+
+
+def publish_call(table: NativeTable, run: RunOptions, read: ReadOptions) -> Call:
+    """The record of a call of `publish`."""
+    values = _values(run) | _values(read)
+    values["schema"] = _recorded_name(run.schema, OWN_SCHEMA)
+    values["prior"] = _recorded_name(run.prior, IN_MEMORY)
+    values["parameters"] = plain(run.parameters)
+    return Call(**values, table=_recorded_name(table, None), simulated=True)
+
+
+def _values(options: RunOptions | ReadOptions) -> JsonObject:
+    return {option.name: getattr(options, option.name) for option in fields(options)}
+
+
+def _recorded_name(value: object, name_of_object: str | None) -> str | None:
+    if value is None:
+        return None
+    return str(value) if isinstance(value, (str, Path)) else name_of_object
 
 
 def call_from_json(data: JsonMapping) -> Call:
-    """The inverse of `Call.to_json`; an unknown option is an error."""
-    epsilon = float("inf") if data["no_privacy"] else float(data["epsilon"])
+    """The inverse of `Call.to_json`.
+
+    Raises:
+        TypeError: If an option is not known.
+        ValueError: If a value has the wrong kind.
+    """
+    epsilon = math.inf if data["no_privacy"] else float(data["epsilon"])
     lists = {key: tuple(map(str, data[key])) for key in _LISTS if data.get(key) is not None}
     call = Call(**{**data, **lists, "epsilon": epsilon})
     if not isinstance(call.parameters, Mapping) or not isinstance(call.table, str | None):
-        raise ValueError(
-            "call has a table that is no name, or parameters that are no table of names and values"
-        )
+        raise ValueError("call: table must be a name and parameters an object")
     return call
 
 
 def command(call: Call) -> str:
-    """The command line of a simulation that makes the same release from the same table, or one like it with noise of its own."""
-    table = call.table or "TABLE"
-    if table.startswith("-"):
-        table = f"./{table}"  # a file, not an option
+    """The command line that repeats a simulation; with new noise unless a seed was given."""
+    table = _argument(call.table or "TABLE")
     return shlex.join(["dither", "publish", table, *_options(call.given()), "-o", "out"])
 
 
 def campaign_command(call: Call, participants: int) -> str:
-    """The commands that ask other people the same, with the schema of the release's folder, and make a release of their answers.
+    """The commands that create a campaign like this one and finalise it.
 
-    All that the campaign was created and finalised with is in them, unless the commands take it for granted themselves; as many
-    people are expected as were before, or `participants` if the record does not say.
+    Args:
+        call: The record of a collection.
+        participants: Expected participants, where the record does not say.
     """
-    asked: JsonObject = {
+    # holdout and assignment always: their defaults on the command line are others.
+    options: JsonObject = {
         "schema": OWN_SCHEMA,
         "epsilon": call.epsilon,
         "participants": call.participants or participants,
         "method": call.method,
-        "holdout": call.holdout,  # always: the command holds some out unless it is told not to
+        "holdout": call.holdout,
     }
-    asked |= {name: value for name in (*_WORDS, *_ENDS) if (value := getattr(call, name))}
-    asked |= {
-        "assignment": call.assignment
-    }  # always: earlier versions took another one for granted
-    asked |= {name: value for name, value in call.given().items() if name in ("seed", "parameters")}
+    for name in (*_CAMPAIGN_TEXTS, *_CAMPAIGN_ENDS):
+        if value := getattr(call, name):
+            options[name] = value
+    options["assignment"] = call.assignment
+    given = call.given()
+    options |= {name: given[name] for name in ("seed", "parameters") if name in given}
     if call.participation == "tokens":
-        asked |= {"tokens": asked["participants"], "tokens_file": "tokens.txt"}
-    create = ["dither", "campaign", "create", *_options(asked)]
+        options |= {"tokens": options["participants"], "tokens_file": "tokens.txt"}
+    create = shlex.join(["dither", "campaign", "create", *_options(options)])
     wanted = {"rows": call.rows, "replicates": call.replicates or None, "prior": call.prior}
-    made = _options({name: value for name, value in wanted.items() if value is not None})
-    return f"{shlex.join(create)}\n{shlex.join(['dither', 'campaign', 'finalise', 'CAMPAIGN', *made, '-o', 'out'])}"
+    results = _options({name: value for name, value in wanted.items() if value is not None})
+    finalise = shlex.join(["dither", "campaign", "finalise", "CAMPAIGN", *results, "-o", "out"])
+    return f"{create}\n{finalise}"
 
 
 def python_code(call: Call) -> str:
-    """The simulation in Python."""
+    """The Python code that repeats a simulation."""
     given = call.given()
     if call.no_privacy:
-        given = {"epsilon": 1.0, **given}  # of no effect, but asked for
+        # epsilon is a required argument; it has no effect here.
+        given = {"epsilon": 1.0, **given}
     return _python("publish", repr(call.table or "TABLE"), given)
 
 
@@ -171,12 +235,16 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
     return f'import dither\n\nrelease = dither.{function}(\n    {inside},\n)\nrelease.save("out")'
 
 
-NEVER_RECORDED = ("name", "clock", "progress")  # of no effect on what is released
+# Arguments without effect on the release.
+NEVER_RECORDED = ("name", "clock", "progress")
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 
 def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonObject:
-    """The record of a histogram's or a curator's call: the function's name and every argument, plain; data only by its name."""
+    """The record of a call of `histogram` or `central_release`: every argument in plain values.
+
+    Data are recorded by name, if they have one.
+    """
     data, *options = inspect.signature(function).parameters
     named = {data: str(given[data])} if isinstance(given[data], (str, Path)) else {}
     return {
@@ -187,7 +255,7 @@ def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonO
 
 
 def check_record(call: object) -> None:
-    """Raise an error unless a manifest's `call` is such a record, or none was kept."""
+    """Raise ValueError unless a manifest's `call` is such a record or null."""
     if call is None:
         return
     if not (isinstance(call, dict) and isinstance(call.get("function"), str)):
@@ -197,42 +265,49 @@ def check_record(call: object) -> None:
 
 
 def command_again(call: JsonMapping) -> str | None:
-    """The command line of such a record; None if its table has no name, or the command line cannot say all of it."""
+    """The command line that repeats such a record.
+
+    Returns:
+        None if the table has no name, or if the command line cannot express the call.
+    """
     given = {
         name: value for name, value in call.items() if value is not None and value is not False
     }
-    name, table, consumers = (
-        COMMANDS.get(given.pop("function")),
-        given.pop("table", None),
-        given.pop("consumers", []),
-    )
-    bins, edges = (
-        [entry for entry in consumers if isinstance(entry, kind)] for kind in (int, list)
-    )
-    unsaid = any("," in column or column != column.strip() for column in given.get("columns", ()))
-    if name is None or table is None or consumers != bins + edges or unsaid:
+    verb = COMMANDS.get(given.pop("function"))
+    table = given.pop("table", None)
+    consumers = given.pop("consumers", [])
+    bins = [entry for entry in consumers if isinstance(entry, int)]
+    edges = [entry for entry in consumers if isinstance(entry, list)]
+    # A list on the command line has commas, and spaces around a name are stripped.
+    awkward = any("," in column or column != column.strip() for column in given.get("columns", ()))
+    if verb is None or table is None or consumers != bins + edges or awkward:
         return None
     words = _options(given | ({"bins": bins} if bins else {}))
-    words += [word for own in edges for word in ("--edges", _text(own))]
-    return shlex.join(
-        ["dither", name, f"./{table}" if table.startswith("-") else table, *words, "-o", "out"]
-    )
+    for entry in edges:
+        words += ["--edges", _text(entry)]
+    return shlex.join(["dither", verb, _argument(table), *words, "-o", "out"])
+
+
+def _argument(table: str) -> str:
+    """A table's name as an argument that no parser takes for an option."""
+    return f"./{table}" if table.startswith("-") else table
 
 
 def python_again(call: JsonMapping) -> str:
-    """The same in Python; data without a name are called `values` or `table`."""
+    """The Python code that repeats such a record; unnamed data are `values` or `table`."""
     given = {
         name: value
         for name, value in call.items()
         if value is not None and name not in ("function", "column")
     }
     table = given.pop("table", None)
-    data = "table" if call["function"] == "central_release" else "values"
-    return _python(call["function"], repr(table) if table and data == "table" else data, given)
+    if call["function"] != "central_release":
+        return _python(call["function"], "values", given)
+    return _python(call["function"], repr(table) if table else "table", given)
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: NumPy scalars and arrays, tuples, sets and small records become plain numbers and lists."""
+    """A value as JSON holds it: arrays, tuples, sets and dataclasses become lists and objects."""
     if isinstance(value, Schema):
         return OWN_SCHEMA
     if is_dataclass(value) and not isinstance(value, type):
@@ -248,7 +323,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted((plain(item) for item in value), key=str)
     if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no infinity
+        # JSON has no infinity.
+        return None
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     return str(value)
@@ -258,9 +334,8 @@ def _options(given: JsonMapping) -> list[str]:
     words = []
     for name, value in given.items():
         if name == "parameters":
-            words += [
-                word for key, item in value.items() for word in ("--set", f"{key}={_text(item)}")
-            ]
+            for key, item in value.items():
+                words += ["--set", f"{key}={_text(item)}"]
         elif value is True:
             words.append(_flag(name))
         else:
@@ -284,7 +359,17 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class AskedRound:
-    """One round's questions: how many of each number of attributes, the mechanisms, and what one participant sends."""
+    """The questions of one round, and what one participant sends.
+
+    Attributes:
+        round: Number of the round, from 0.
+        sizes: Number of questions by number of attributes.
+        mechanisms: Number of questions by mechanism.
+        report_bytes: Length of the longest report.
+        epsilon: Guarantee of one report of this round.
+        split: Whether each participant answers all questions.
+        population: Share of the participants that the round asks.
+    """
 
     round: int
     sizes: Mapping[int, int]
@@ -308,7 +393,7 @@ class AskedRound:
 
 
 def asked_in(plans: Iterable[Plan]) -> tuple[AskedRound, ...]:
-    """The summary of the plans of a campaign; report bytes are the longest report's."""
+    """A summary of each plan of a campaign."""
     return tuple(_asked(plan) for plan in plans)
 
 

@@ -10,20 +10,19 @@ from typing import Literal
 
 import numpy as np
 
-from dither.datasets import Reading, open_table
+from dither.datasets import open_table
 from dither.errors import DitherError, InputError, TableError
 from dither.methods.earlier import EarlierReports
 from dither.methods.holdout import fitted_tallies
 from dither.methods.prior import PublicRows
 from dither.notice import RESAMPLED
+from dither.release.call import IN_MEMORY
 from dither.schema import Schema, schema_from_json
-from dither.schema.files import CsvOptions
+from dither.schema.files import ReadOptions
 from dither.schema.table import encode
 from dither.tally import CountTally
 from dither.tally.archive import unpack
 from dither.types import NativeTable
-
-IN_MEMORY = "a table in memory"
 
 
 def read_prior(
@@ -42,9 +41,9 @@ def read_prior(
     source = str(table) if isinstance(table, (str, Path)) else IN_MEMORY
     if isinstance(table, (str, Path)) and Path(table).is_dir():
         return _earlier(Path(table), schema)
-    csv = CsvOptions(missing=None if missing is None else ("", *missing))
+    options = ReadOptions(columns=schema.names, missing=missing)
     try:
-        native, _, _ = open_table(table, schema, Reading(columns=schema.names, csv=csv))
+        native, _, _ = open_table(table, schema, options)
         codes = encode(native, schema, unknown=unknown, keep_rules=False).codes
     except InputError as error:
         raise TableError(f"prior {source}: {error}", where="prior", value=source) from None

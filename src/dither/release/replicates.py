@@ -28,6 +28,7 @@ from dither.methods.earlier import EarlierReports
 from dither.methods.holdout import HoldOut, fitted_tallies
 from dither.methods.prior import Prior
 from dither.methods.reduction import with_groups
+from dither.release.call import MAX_REPLICATES, MIN_REPLICATES
 from dither.release.intervals import Bootstrap, Interval
 from dither.release.misfit import Misfit, PairMisfit, local_misfit
 from dither.release.raw_sums import Reports
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from dither.release import Release
 
 FORMAT = "dither-replicates-1"
-MAX_REPLICATES = 1000
 
 
 def pack_replicates(found: Bootstrap) -> bytes:
@@ -225,7 +225,6 @@ def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
     return [int(n) for n in np.diff(ends, prepend=0)]
 
 
-MIN_REPLICATES = 5
 # Replicates need the scatter of the fit, not its last per cent: fewer starts take a third of the time.
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 

@@ -31,18 +31,40 @@ _POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+")
 
 
 @dataclass(frozen=True)
-class CsvOptions:
-    """How a CSV file is written; None is detected from the file.
+class ReadOptions:
+    """How a table is read: which columns, and how a CSV file is written.
 
-    `missing` lists the texts that mean a missing answer.
+    Attributes:
+        columns: Columns to read; None for all.
+        drop: Columns to leave out.
+        keep: Columns to ask although they look like identifiers or free text. Used only
+            where the domain is inferred from the rows.
+        delimiter: One character; None to detect it.
+        encoding: Name of a codec; None to detect it.
+        decimal: The decimal mark, "." or ","; None to detect it.
+        missing: Texts that mean no answer, besides the empty one; None for `MISSING`.
+
+    Raises:
+        ParameterError: If an option cannot describe any CSV file.
     """
 
+    columns: Sequence[str] | None = None
+    drop: Sequence[str] = ()
+    keep: Sequence[str] = ()
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str | None = None
-    missing: tuple[str, ...] | None = None
+    missing: Sequence[str] | None = None
+
+    @property
+    def missing_texts(self) -> tuple[str, ...]:
+        """Every text that means no answer."""
+        return MISSING if self.missing is None else tuple(dict.fromkeys(("", *self.missing)))
 
     def __post_init__(self) -> None:
+        for name in ("columns", "drop", "keep", "missing"):
+            if (names := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(names))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise ParameterError(
                 f"a delimiter is one character, not {self.delimiter!r}", where="delimiter"
@@ -70,7 +92,7 @@ class _CsvForm:
     encoding: str
     decimal: str
 
-    def assumed(self, given: CsvOptions) -> str:
+    def assumed(self, given: ReadOptions) -> str:
         """What was found out and is out of the ordinary, in words; empty if nothing is."""
         words = []
         if given.delimiter is None and self.delimiter != ",":
@@ -82,7 +104,7 @@ class _CsvForm:
         return ", ".join(words)
 
 
-def _find_form(path: Path, given: CsvOptions) -> _CsvForm:
+def _find_form(path: Path, given: ReadOptions) -> _CsvForm:
     """The form of a file from its first part; its encoding from all of it."""
     encoding = given.encoding or _find_encoding(path)
     with path.open("rb") as file:
@@ -132,7 +154,7 @@ def _find_decimal(lines: Sequence[str], delimiter: str) -> str:
     return "," if commas and not any(_POINT_NUMBER.fullmatch(field) for field in fields) else "."
 
 
-def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.Table, _CsvForm]:
+def read_csv(path: Path, schema: Schema | None, given: ReadOptions) -> tuple[pa.Table, _CsvForm]:
     """Read a CSV file, and report the detected options.
 
     With a schema, columns whose domain lists text are read as text, and a listed value is an
@@ -140,7 +162,7 @@ def read_csv(path: Path, schema: Schema | None, given: CsvOptions) -> tuple[pa.T
     leading zeros are text.
     """
     form = _find_form(path, given)
-    missing = MISSING if given.missing is None else given.missing
+    missing = given.missing_texts
     listed = (
         {}
         if schema is None
@@ -240,14 +262,14 @@ SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 
 
 def read_table(
-    source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+    source: str | Path, schema: Schema | None = None, options: ReadOptions | None = None
 ) -> pa.Table:
     """Read a .csv, .tsv or .parquet file as a PyArrow table with rows and distinct column names."""
     return read_noted(source, schema, options)[0]
 
 
 def read_noted(
-    source: str | Path, schema: Schema | None = None, options: CsvOptions | None = None
+    source: str | Path, schema: Schema | None = None, options: ReadOptions | None = None
 ) -> tuple[pa.Table, list[Notice]]:
     """Read a table, and the assumptions made about a CSV file in an unusual format.
 
@@ -255,7 +277,7 @@ def read_noted(
     that "01" and "1" stay distinct; without one, columns of whole numbers with leading zeros are
     text.
     """
-    path, given = Path(source), options or CsvOptions()
+    path, given = Path(source), options or ReadOptions()
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise TableError(

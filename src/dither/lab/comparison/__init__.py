@@ -1,7 +1,6 @@
-"""Methods beside each other on one's own table."""
+"""Compare methods, and synthesisers of other libraries, on one table."""
 
 from dither.lab.comparison.peers import Peer
-from dither.lab.comparison.results import Comparison
-from dither.lab.comparison.run import compare
+from dither.lab.comparison.run import Comparison, compare
 
 __all__ = ["Comparison", "Peer", "compare"]

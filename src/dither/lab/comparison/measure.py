@@ -1,12 +1,11 @@
-"""One point of a comparison: a method on the rows of a table at one epsilon, judged by the rows that come out.
+"""One point of a comparison: a method on the rows of a table at one epsilon.
 
-Runs in a process of its own, so that memory is its own and a method that fails harms nothing else.
+A point runs in a separate process, which isolates its memory and its failures.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from dither.errors import DitherError, ParameterError
 from dither.evaluation.downstream import train_and_test
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.lab.comparison.peers import Draw, Drawn, find_peer
-from dither.lab.harness.apart import Peak
+from dither.lab.harness.process import PeakMemory
 from dither.methods import ProtocolMachine, start
 from dither.release.intervals import Bootstrap
 from dither.release.replicates import prepare_bootstrap
@@ -27,22 +26,34 @@ from dither.schema import Schema, schema_from_json
 from dither.simulate import simulate
 from dither.types import AnyArray, Codes, JsonObject
 
-REDRAWN = "real rows, drawn anew"  # what so many rows of the truth itself would give
+# Baselines. The first is the best that a sample of this size can be, the second what is
+# left without any dependence. The texts are labels of the page.
+REDRAWN = "real rows, resampled"
 PRODUCT = "exact single columns, no dependence"
 BASELINES = (REDRAWN, PRODUCT)
 LOCAL, OPEN = "local", "none"
-WAYS, MAX_SETS = (1, 2, 3), 200
-COVERED_SETS, MIN_SHARE = (
-    60,
-    0.01,
-)  # pairs whose intervals are looked at, and the share from which a cell counts
+WAYS = (1, 2, 3)
+MAX_SETS = 200
+# Coverage is measured over this many pairs, and over cells with at least this share:
+# intervals of rarer cells say little about the truth.
+COVERED_SETS = 60
+MIN_SHARE = 0.01
 TRAINED_ROWS = TESTED_ROWS = 10_000
-FILE = "rows.npz"
+_ARRAYS = "rows.npz"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is compared, on disk for the processes that measure: people, rows nobody is asked about, schema and settings."""
+    """What all points of a comparison share.
+
+    Attributes:
+        schema: The schema of the table.
+        people: Codes of the rows that are simulated participants.
+        test: Codes of the rows that test a classifier and are asked nothing.
+        target: Column that the classifier predicts; None for no classifier.
+        population: Participants to draw from `people` with replacement; None for each once.
+        replicates: Refits for the intervals whose coverage is measured; 0 for none.
+    """
 
     schema: Schema
     people: Codes
@@ -52,19 +63,19 @@ class Task:
     replicates: int = 0
 
     def save(self, folder: Path) -> None:
-        """Into a folder that only this user can read."""
-        about = {
+        """Write the task for other processes; `folder` must be private to this user."""
+        options = {
             "target": self.target,
             "population": self.population,
             "replicates": self.replicates,
         }
-        np.savez(folder / FILE, people=self.people, test=self.test)
+        np.savez(folder / _ARRAYS, people=self.people, test=self.test)
         (folder / "task.json").write_text(
-            json.dumps({"schema": self.schema.to_json(), **about}), encoding="utf-8"
+            json.dumps({"schema": self.schema.to_json(), **options}), encoding="utf-8"
         )
 
     def participants(self, seed: int) -> Codes:
-        """Everybody who is asked: the rows themselves, or a population drawn from them with replacement."""
+        """The rows that are asked: all, or a population drawn with replacement."""
         if self.population is None:
             return self.people
         drawn = np.random.default_rng([seed, 0x706F70]).integers(
@@ -75,14 +86,18 @@ class Task:
 
 def _load_task(folder: Path) -> Task:
     """The inverse of `Task.save`."""
-    about = json.loads((folder / "task.json").read_text(encoding="utf-8"))
-    schema = schema_from_json(about.pop("schema"))
-    with np.load(folder / FILE) as arrays:
-        return Task(schema, arrays["people"], arrays["test"], **about)
+    options = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    schema = schema_from_json(options.pop("schema"))
+    with np.load(folder / _ARRAYS) as arrays:
+        return Task(schema, arrays["people"], arrays["test"], **options)
 
 
 def measure_saved(folder: str, method: str, epsilon: float, seed: int) -> JsonObject:
-    """`measure` of a saved task, for a process of its own; what cannot be measured comes back as {"reason": ...}."""
+    """`measure` on a saved task, for a separate process.
+
+    Returns:
+        The figures, or {"reason": ...} if the point cannot be measured.
+    """
     try:
         return measure(_load_task(Path(folder)), method, epsilon, seed)
     except MemoryError:
@@ -92,60 +107,65 @@ def measure_saved(folder: str, method: str, epsilon: float, seed: int) -> JsonOb
 
 
 def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
-    """Distances of one, two and three attributes, the worst pair, coverage, accuracy, CPU seconds and megabytes.
+    """Run one method and measure its synthetic rows.
 
-    Everything is judged by as many synthetic rows as there are participants, against the participants' own records; accuracy is
-    that of a classifier trained on the synthetic rows, on rows of the table that nobody was asked about.
+    There are as many synthetic rows as participants. Distances are measured against the
+    participants' records, accuracy on the rows of `task.test`.
+
+    Returns:
+        Distances of one, two and three attributes, the worst pair, coverage of 95 %
+        intervals, accuracy of a classifier, CPU seconds and megabytes.
     """
     people = task.participants(seed)
-    peak, begun = Peak(), time.process_time()
-    rows, trust, maker = _made(task, method, people, epsilon, seed)
-    spent, held = time.process_time() - begun, peak.extra()
-    machine = maker if isinstance(maker, ProtocolMachine) else None
-    if isinstance(maker, Drawn):  # it worked elsewhere: what counts is what was spent there
-        spent, held = maker.cpu_seconds, maker.peak_megabytes
+    memory = PeakMemory()
+    begun = time.process_time()
+    rows, trust, source = _synthesise(task, method, people, epsilon, seed)
+    cpu_seconds = time.process_time() - begun
+    megabytes = memory.extra()
+    if isinstance(source, Drawn):
+        # The library ran in another process, which measured itself.
+        cpu_seconds, megabytes = source.cpu_seconds, source.peak_megabytes
     schema = task.schema
     ways = [k for k in WAYS if k <= len(schema)]
-    found = evaluate_codes(people, rows, schema, ways, MAX_SETS, np.random.default_rng(0))
-    out: JsonObject = {"trust": trust, **{f"tvd_{k}": found[k].tvd for k in ways}}
-    if 2 in found:
-        out |= {"worst_pair": found[2].worst_tvd, "worst_names": list(found[2].worst)}
-    if machine is not None and task.replicates:
-        out |= _coverage(task, machine, people, seed)
+    distances = evaluate_codes(people, rows, schema, ways, MAX_SETS, np.random.default_rng(0))
+    figures: JsonObject = {"trust": trust, **{f"tvd_{k}": distances[k].tvd for k in ways}}
+    if 2 in distances:
+        figures["worst_pair"] = distances[2].worst_tvd
+        figures["worst_names"] = list(distances[2].worst)
+    if isinstance(source, ProtocolMachine) and task.replicates:
+        figures |= _coverage(task, source, people, seed)
     if task.target is not None and len(task.test):
-        test = task.test[:TESTED_ROWS]
-        out["accuracy"] = train_and_test(
-            schema, rows, test, task.target, "forest", seed=seed, rows=TRAINED_ROWS
+        figures["accuracy"] = train_and_test(
+            schema,
+            rows,
+            task.test[:TESTED_ROWS],
+            task.target,
+            "forest",
+            seed=seed,
+            rows=TRAINED_ROWS,
         )
     if method not in BASELINES:
-        out |= {"cpu_seconds": spent, "peak_megabytes": held}
-    return out
+        figures |= {"cpu_seconds": cpu_seconds, "peak_megabytes": megabytes}
+    return figures
 
 
-def _made(
+def _synthesise(
     task: Task, method: str, people: Codes, epsilon: float, seed: int
 ) -> tuple[Codes, str, ProtocolMachine[Any] | Draw | None]:
-    """Synthetic rows, what epsilon promises, and the finished campaign or the peer they come from."""
+    """Synthetic rows, the trust model of epsilon, and the machine or peer that made them."""
     rng = np.random.default_rng([seed, 1])
     if method == REDRAWN:
         return people[rng.integers(0, len(people), len(people))], OPEN, None
     if method == PRODUCT:
-        return (
-            np.stack([rng.permutation(people[:, i]) for i in range(people.shape[1])], axis=1),
-            OPEN,
-            None,
-        )
+        shuffled = [rng.permutation(people[:, i]) for i in range(people.shape[1])]
+        return np.stack(shuffled, axis=1), OPEN, None
     peer = find_peer(method)
     if peer is not None:
-        domain = dict(zip(task.schema.names, task.schema.cardinalities, strict=True))
+        sizes = task.schema.cardinalities
+        domain = dict(zip(task.schema.names, sizes, strict=True))
         draw = peer.fit(people, domain, epsilon, seed)
-        return (
-            _checked(
-                np.asarray(draw(len(people))), people.shape, task.schema.cardinalities, method
-            ),
-            peer.trust,
-            draw,
-        )
+        rows = np.asarray(draw(len(people)))
+        return _checked(rows, people.shape, sizes, method), peer.trust, draw
     machine = start(method, task.schema, epsilon, len(people), seed=seed)
     simulate(machine, people, rng)
     return machine.model().sample(len(people), rng), LOCAL, machine
@@ -154,50 +174,54 @@ def _made(
 def _checked(
     rows: AnyArray, shape: tuple[int, ...], cardinalities: Sequence[int], method: str
 ) -> Codes:
-    """Rows that are as many and of the kind asked for; a peer's mistake is a finding about it, not a figure."""
-    sizes = np.asarray(cardinalities)
-    if (
-        rows.shape != shape
-        or rows.dtype.kind not in "iu"
-        or rows.min(initial=0) < 0
-        or (rows >= sizes).any()
-    ):
-        raise ParameterError(
-            f"{method} gave something else than {shape[0]:,} rows of codes", where="methods"
-        )
+    """The rows of a peer if they are valid codes; otherwise the point fails with a reason."""
+    valid = (
+        rows.shape == shape
+        and rows.dtype.kind in "iu"
+        and rows.min(initial=0) >= 0
+        and bool((rows < np.asarray(cardinalities)).all())
+    )
+    if not valid:
+        raise ParameterError(f"{method} did not return {shape[0]:,} rows of codes", where="methods")
     return rows.astype(np.int32, copy=False)
 
 
 def _coverage(task: Task, machine: ProtocolMachine[Any], people: Codes, seed: int) -> JsonObject:
-    """The share of 95 % intervals that hold the participants' own share, over cells of one and two attributes above 1 %."""
     try:
         intervals = prepare_bootstrap(machine, replicates=task.replicates, seed=seed)
-    except (
-        DitherError
-    ) as error:  # such methods have no intervals, which is a finding and no failure
+    except DitherError as error:
+        # Some methods have no intervals. That is a result, not a failure.
         return {"no_intervals": " ".join(str(error).split())}
     return coverage(task.schema, intervals, people)
 
 
 def coverage(schema: Schema, intervals: Bootstrap, people: Codes) -> JsonObject:
-    """How many cells have an interval that holds the truth, and how many have none at all."""
-    held, without, cells = 0, 0, 0
+    """How often 95 % intervals contain the share among the participants.
+
+    Returns:
+        `coverage` over cells of one and two attributes with a share above `MIN_SHARE`, and
+        `without_interval`, the share of those cells that have no interval.
+    """
+    covered = without = cells = 0
     for ways in (1, 2) if len(schema) > 1 else (1,):
-        most = math.comb(len(schema), 1) if ways == 1 else COVERED_SETS
-        for positions in attribute_sets(len(schema), ways, most, np.random.default_rng(0)):
-            exact = marginal(people, schema.cardinalities, positions)
-            told = intervals.interval([schema.names[i] for i in positions])
-            large = exact > MIN_SHARE
-            known = large & ~np.isnan(told.low)
-            held += int(((told.low <= exact + 1e-12) & (exact <= told.high + 1e-12))[known].sum())
-            cells += int(known.sum())
-            without += int((large & ~known).sum())
-    out: JsonObject = {"without_interval": without / max(cells + without, 1)}
-    return out | ({"coverage": held / cells} if cells else {})
+        max_sets = len(schema) if ways == 1 else COVERED_SETS
+        for positions in attribute_sets(len(schema), ways, max_sets, np.random.default_rng(0)):
+            truth = marginal(people, schema.cardinalities, positions)
+            interval = intervals.interval([schema.names[i] for i in positions])
+            large = truth > MIN_SHARE
+            bounded = large & ~np.isnan(interval.low)
+            inside = (interval.low <= truth + 1e-12) & (truth <= interval.high + 1e-12)
+            covered += int(inside[bounded].sum())
+            cells += int(bounded.sum())
+            without += int((large & ~bounded).sum())
+    figures: JsonObject = {"without_interval": without / max(cells + without, 1)}
+    if cells:
+        figures["coverage"] = covered / cells
+    return figures
 
 
 def majority(task: Task) -> float:
-    """How often always guessing the most frequent value is right on the rows that nobody was asked about."""
+    """Accuracy on the test rows of always predicting the most frequent value."""
     assert task.target is not None
     values = task.test[:, task.schema.index(task.target)]
     return float(np.bincount(values).max() / len(values))

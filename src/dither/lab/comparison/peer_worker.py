@@ -1,10 +1,10 @@
-"""One synthesiser of another library, fitted and drawn from: a program of its own, run by that library's own Python.
+"""Fit one synthesiser of another library and draw rows. A program for that library's Python.
 
-    python peer_worker.py LIBRARY MODEL FOLDER < a pipe that is closed once nobody waits any more
+    python peer_worker.py LIBRARY MODEL FOLDER < a pipe that the caller keeps open
 
-Nothing of Dither is imported, since such a library may need other versions of what Dither needs. Codes come from FOLDER/codes.npy
-and settings from FOLDER/asked.json; rows go to FOLDER/rows.npy and what they took to FOLDER/told.json. No tuning: each library runs
-as its documentation shows.
+It imports nothing of Dither, because such a library may need other versions of Dither's
+dependencies. It reads FOLDER/codes.npy and FOLDER/asked.json and writes FOLDER/rows.npy and
+FOLDER/told.json. Each library runs as its documentation shows, without tuning.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def dpmm(
 ) -> Draw:
     """MST or AIM of dpmm."""
     pandas: Any = import_module("pandas")
-    made: Any = getattr(import_module(f"dpmm.models.{model.lower()}"), f"{model}GM")
-    synthesiser = made(epsilon=epsilon, delta=delta, n_jobs=1)
+    model_class: Any = getattr(import_module(f"dpmm.models.{model.lower()}"), f"{model}GM")
+    synthesiser = model_class(epsilon=epsilon, delta=delta, n_jobs=1)
     synthesiser.set_domain(dict(domain))
     synthesiser.set_random_state(np.random.RandomState(seed))
     synthesiser.fit(pandas.DataFrame(codes, columns=list(domain)))
@@ -52,11 +52,12 @@ def snsynth(
     delta: float,
     seed: int,
 ) -> Draw:
-    """MST or AIM of smartnoise-synth, which takes its domain from the values it finds."""
+    """MST or AIM of smartnoise-synth, which infers its domain from the values."""
     pandas: Any = import_module("pandas")
-    made: Any = getattr(import_module(f"snsynth.{model.lower()}"), f"{model}Synthesizer")
-    np.random.seed(seed)  # noqa: NPY002  (it draws from the global state, beside noise that has no seed)
-    synthesiser = made(epsilon=epsilon, delta=delta)
+    model_class: Any = getattr(import_module(f"snsynth.{model.lower()}"), f"{model}Synthesizer")
+    # It draws from the global state; some of its noise has no seed.
+    np.random.seed(seed)  # noqa: NPY002
+    synthesiser = model_class(epsilon=epsilon, delta=delta)
     synthesiser.fit(pandas.DataFrame(codes, columns=list(domain)), categorical_columns=list(domain))
     draw: Draw = synthesiser.sample
     return draw
@@ -66,31 +67,33 @@ LIBRARIES = {"dpmm": dpmm, "snsynth": snsynth}
 
 
 def work(library: str, model: str, folder: Path) -> None:
-    """Fit, draw, and say how many seconds of the processor and megabytes beyond a bare start that took."""
-    before, begun = _megabytes("VmRSS"), time.process_time()
-    asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
-    rows = asked.pop("rows")
-    drawn = LIBRARIES[library](model, np.load(folder / "codes.npy"), **asked)(rows)
+    """Fit and draw; write the rows and the resources beyond those of a bare start."""
+    before = _megabytes("VmRSS")
+    begun = time.process_time()
+    options = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
+    rows = options.pop("rows")
+    drawn = LIBRARIES[library](model, np.load(folder / "codes.npy"), **options)(rows)
     np.save(folder / "rows.npy", np.asarray(drawn, dtype=np.int32))
-    told = {
+    resources = {
         "cpu_seconds": time.process_time() - begun,
         "peak_megabytes": max(0.0, _megabytes("VmHWM") - before),
     }
-    (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
+    (folder / "told.json").write_text(json.dumps(resources), encoding="utf-8")
 
 
 def _megabytes(field: str) -> float:
-    """Memory held (VmRSS) or held at most (VmHWM); 0 on systems that do not tell."""
+    """Memory now (VmRSS) or at its peak (VmHWM); 0 on systems without /proc."""
     lines = STATUS.read_text(encoding="utf-8").splitlines() if STATUS.is_file() else []
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith(field)), 0.0)
 
 
-def _end_with_whoever_waits() -> None:
-    os.read(0, 1)  # returns when the other end is closed, by hand or by the end of that process
+def _exit_with_caller() -> None:
+    # Returns when the caller closes the pipe or ends.
+    os.read(0, 1)
     os._exit(1)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    threading.Thread(target=_end_with_whoever_waits, daemon=True).start()
+    threading.Thread(target=_exit_with_caller, daemon=True).start()
     work(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

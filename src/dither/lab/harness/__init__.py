@@ -1,19 +1,20 @@
-"""The declarative harness that every benchmark is written in.
+"""The harness of the benchmarks: declare a grid of points, and it measures and shows them.
 
-A `Bench` is a list of `Study`s. A study names its axes (datasets x methods x epsilons x seeds, or whatever it varies) and a
-function that measures one point of that grid. The harness walks the grid with a progress bar, keeps every finished point in
-a journal so that an interrupted run goes on where it stopped, averages over seeds, and writes
+A `Bench` is a list of `Study`s. A study names its axes (datasets, methods, epsilons, seeds)
+and a function that measures one point of that grid. The harness measures the points with a
+progress bar, keeps each in a journal so that an interrupted run can be resumed, averages
+over seeds, and writes
 
-    rows.parquet      one line per measured number: study, labels, seed, measure, value
-    summary.parquet   the same without seeds: mean, spread (standard deviation over seeds), runs
-    index.html        charts and tables in one file, nothing fetched
+    rows.parquet      a line per measured number: study, labels, seed, measure, value
+    summary.parquet   the same without seeds: mean, spread (standard deviation), runs
+    index.html        charts and tables in one file that loads no other
 
-A benchmark module offers `bench(size, data_dir) -> Bench`, where size is "full", "quick" (under a minute) or "smoke" (a few
-seconds, for the test suite).
+A benchmark module has a function `bench(size, data_dir) -> Bench`. The size is "full",
+"quick" (under a minute) or "smoke" (a few seconds, for the test suite).
 """
 
-from dither.lab.harness.run import Outcome, execute, write_contents
-from dither.lab.harness.study import Bench, Chart, NotAvailable, Size, Study
+from dither.lab.harness.run import execute, write_contents
+from dither.lab.harness.study import Bench, Chart, NotAvailable, Outcome, Size, Study
 
 __all__ = [
     "Bench",

@@ -1,59 +1,77 @@
-"""Walk a benchmark's grid, resuming what was measured, and write what came out."""
+"""Run a benchmark: measure the points that are missing, keep a journal, write the results."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import json
+import math
+import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import dither
-from dither.lab.harness import frames, page
-from dither.lab.harness.study import Bench, NotAvailable, Point, Study
+from dither.lab.harness import page
+from dither.lab.harness.study import (
+    REPEATED,
+    Bench,
+    LongRow,
+    MeanRow,
+    NotAvailable,
+    Outcome,
+    Point,
+    Row,
+    Study,
+)
 from dither.progress import in_notebook, progress_bar, time_left
 from dither.schema.files import write_atomically
 
-# What a published number can depend on. The command line, the report and the collector cannot change one.
+# Modules and packages that a published number can depend on. The command line, the pages
+# and the collector cannot change one.
 MEASURED = (
-    *(
-        "schema",
-        "mechanisms",
-        "reports",
-        "tally",
-        "estimate",
-        "structure",
-        "models",
-        "protocols",
-        "simulate.py",
-    ),
-    *(
-        "evaluation/metrics.py",
-        "uncertainty",
-        "planner",
-        "_histogram.py",
-        "central",
-        "datasets",
-        "comparison",
-    ),
+    "schema",
+    "mechanisms",
+    "reports",
+    "tally",
+    "fit",
+    "methods",
+    "simulate.py",
+    "evaluation",
+    "release",
+    "planner",
+    "_histogram.py",
+    "central",
+    "datasets",
+    "lab/comparison",
 )
+# Without a terminal, progress is a line at most this often.
+SECONDS_BETWEEN_LINES = 30
+
+Say = Callable[[str], None]
+Advance = Callable[[int], None]
 
 
 def fingerprint(bench: Bench) -> str:
-    """A hash of the code behind the numbers: the measured packages, and the modules that measure with what they import beside."""
+    """A hash of the code that the numbers depend on.
+
+    It covers `MEASURED`, and the modules of the studies with what they import from their
+    own package.
+    """
     source = Path(dither.__file__).parent
-    files = {
-        f
-        for name in MEASURED
-        for f in ([source / name] if (source / name).is_file() else (source / name).rglob("*.py"))
-    }
+    files: set[Path] = set()
+    for name in MEASURED:
+        files |= {source / name} if name.endswith(".py") else set((source / name).rglob("*.py"))
     for study in bench.studies:
         measure: Any = study.measure
         while isinstance(measure, partial):
@@ -61,29 +79,30 @@ def fingerprint(bench: Bench) -> str:
         module = sys.modules.get(getattr(measure, "__module__", None) or type(measure).__module__)
         file = getattr(module, "__file__", None)
         if file is not None and not Path(file).resolve().is_relative_to(source):
-            files |= _imported_beside(Path(file).resolve())
+            files |= _imported_neighbours(Path(file).resolve())
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
 
 
-def _imported_beside(file: Path) -> set[Path]:
-    """A module and every other of its package or folder that it imports, directly or not."""
+def _imported_neighbours(file: Path) -> set[Path]:
+    """A module and all modules of its package or folder that it imports, directly or not."""
     root = file.parent
     while (root / "__init__.py").is_file():
         root = root.parent
-    found: set[Path] = set()
+    visited: set[Path] = set()
     waiting = [file]
     while waiting:
-        here = waiting.pop()
-        if here in found:
+        current = waiting.pop()
+        if current in visited:
             continue
-        found.add(here)
-        waiting += [
-            path for name in _imports(here) if (path := _module_file(root, name)) is not None
-        ]
-    return found
+        visited.add(current)
+        for name in _imports(current):
+            path = _module_file(root, name)
+            if path is not None:
+                waiting.append(path)
+    return visited
 
 
 def _imports(file: Path) -> set[str]:
@@ -98,11 +117,14 @@ def _imports(file: Path) -> set[str]:
 
 def _module_file(root: Path, name: str) -> Path | None:
     place = root.joinpath(*name.split("."))
-    return next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
+    for path in (place.with_suffix(".py"), place / "__init__.py"):
+        if path.is_file():
+            return path
+    return None
 
 
 class _Journal:
-    """Lines of JSON, one per finished point, after a first line that says which code, size and data they belong to."""
+    """Lines of JSON, one for each measured point, after a head with code, size and data."""
 
     def __init__(self, path: Path, bench: Bench, fresh: bool = False) -> None:
         self.path = path
@@ -111,15 +133,16 @@ class _Journal:
             "size": bench.size,
             "code": fingerprint(bench),
         }
-        self.head |= {"data": bench.data} if bench.data else {}
-        self.stale = False  # there was a journal, but of other code, size or data
+        if bench.data:
+            self.head["data"] = bench.data
         self._done: dict[str, dict[str, Any]] = {}
         entries = self._read()
-        if entries and entries[0] == self.head and not fresh:
+        usable = bool(entries) and entries[0] == self.head and not fresh
+        if usable:
             self._done = {entry["key"]: entry for entry in entries[1:]}
-        else:
-            self.stale = bool(entries) and not fresh
-        # Written anew either way: a run that was killed may have left half a line.
+        # Whether there was a journal of other code, size or data.
+        self.stale = bool(entries) and not usable and not fresh
+        # Written again in any case: a run that was killed may have left half a line.
         lines = [json.dumps(entry) + "\n" for entry in (self.head, *self._done.values())]
         path.write_text("".join(lines), encoding="utf-8")
 
@@ -130,12 +153,14 @@ class _Journal:
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 entry = json.loads(line)
-            except json.JSONDecodeError:  # half a line: the run was killed while it wrote
+            except json.JSONDecodeError:
+                # Half a line: the run was killed while it wrote.
                 break
-            if not isinstance(entry, dict) or (
-                entries and not {"key", "rows", "seconds"} <= set(entry)
-            ):
-                break  # not a line of ours: what follows is not trusted either
+            complete = isinstance(entry, dict) and (
+                not entries or {"key", "rows", "seconds"} <= set(entry)
+            )
+            if not complete:
+                break
             entries.append(entry)
         return entries
 
@@ -143,13 +168,13 @@ class _Journal:
         return len(self._done)
 
     def find(self, study: str, point: Point) -> dict[str, Any] | None:
-        """The entry of a point that was measured before."""
+        """The entry of a point, if it was measured."""
         return self._done.get(_key(study, point))
 
     def add(
         self, study: str, point: Point, rows: list[dict[str, Any]], seconds: float
     ) -> dict[str, Any]:
-        """Keep a point; it is on disk when this returns."""
+        """Add a point; it is in the file when this returns."""
         entry: dict[str, Any] = {
             "key": _key(study, point),
             "rows": rows,
@@ -165,59 +190,30 @@ def _key(study: str, point: Point) -> str:
     return json.dumps([study, point], sort_keys=True)
 
 
-Say = Callable[[str], None]
-Advance = Callable[[int], None]
-
-
-@dataclass
-class Outcome:
-    """What a benchmark measured: every number, the means over seeds, notes on what could not be measured."""
-
-    bench: Bench
-    rows: list[frames.Long] = field(default_factory=list)
-    summary: list[frames.Mean] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    points: list[dict[str, Any]] = field(default_factory=list)  # as measured, remarks included
-    missing: list[tuple[Point, str]] = field(
-        default_factory=list
-    )  # what could not be measured, and why
-    seconds: float = 0.0  # of measuring, earlier runs included
-    resumed: int = 0  # points that an earlier run had measured
-    code: str = ""
-
-    def mean(self, study: str, measure: str, **labels: Any) -> float:
-        """One mean by its labels; a KeyError when no or several rows fit."""
-        found = [
-            row
-            for row in self.summary
-            if row["study"] == study
-            and row["measure"] == measure
-            and all(row["labels"].get(k) == v for k, v in labels.items())
-        ]
-        if len(found) != 1:
-            raise KeyError(f"{len(found)} rows of {study} have {measure} with {labels}")
-        return float(found[0]["mean"])
-
-
 def execute(
     bench: Bench, out: Path, fresh: bool = False, show: Say | None = None, quiet: bool = False
 ) -> Outcome:
-    """Measure every point that the journal in `out` does not hold yet, then write Parquet and the page.
+    """Measure the points that the journal lacks, then write Parquet files and the page.
 
-    Interrupting loses the point in work, nothing else. A journal of other code, size or data is not used. `show` is told what the
-    user should know; if quiet there is no bar and nothing is told.
+    An interruption loses only the point in work.
+
+    Args:
+        bench: The benchmark.
+        out: Folder of the journal and the results.
+        fresh: Ignore the journal. A journal of other code, size or data is never used.
+        show: Called with messages for the user; None prints them to stderr.
+        quiet: Show neither a progress bar nor messages.
     """
     out.mkdir(parents=True, exist_ok=True)
     journal = _Journal(out / "journal.jsonl", bench, fresh)
     outcome = Outcome(bench, code=journal.head["code"], resumed=len(journal))
     say = show or (lambda text: None if quiet else print(text, file=sys.stderr, flush=True))
     if journal.stale:
-        say(
-            f"{bench.name}: the code, the size or the data changed since the last run; measuring anew"
-        )
+        say(f"{bench.name}: the code, the size or the data changed; measuring all points again")
     elif outcome.resumed:
         say(
-            f"{bench.name}: {outcome.resumed} points were measured before; going on from there (--fresh measures anew)"
+            f"{bench.name}: {outcome.resumed} points were measured before "
+            "(--fresh measures them again)"
         )
     points = [(study, point) for study in bench.studies for point in study.points()]
     with _progress(bench.name, points, journal, quiet, say) as advance:
@@ -226,20 +222,19 @@ def execute(
             _measure(study, point, journal, outcome)
         advance(len(points))
     for study in bench.studies:
-        outcome.rows += frames.long_rows(
-            study, [{"source": "published", **row} for row in study.known]
-        )
-    outcome.summary = frames.means(outcome.rows)
+        published: list[Row] = [{"source": "published", **row} for row in study.known]
+        outcome.rows += _long_rows(study, published)
+    outcome.summary = _means(outcome.rows)
     if outcome.rows:
-        frames.write_parquet(outcome.rows, out / "rows.parquet")
-        frames.write_parquet(outcome.summary, out / "summary.parquet")
+        _write_parquet(outcome.rows, out / "rows.parquet")
+        _write_parquet(outcome.summary, out / "summary.parquet")
     text = page.render(outcome)
     write_atomically(out / "index.html", lambda path: path.write_text(text, encoding="utf-8"))
     return outcome
 
 
 def write_contents(outcomes: Mapping[str, Outcome], folder: Path) -> Path:
-    """A page of contents over several benchmarks in one folder."""
+    """Write a page of contents for several benchmarks in one folder."""
     path = folder / "index.html"
     text = page.contents(outcomes)
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
@@ -251,95 +246,147 @@ def _measure(study: Study, point: Point, journal: _Journal, outcome: Outcome) ->
     if entry is None:
         begin = time.perf_counter()
         try:
-            found = study.measure(**point)
+            measured = study.measure(**point)
         except NotAvailable as reason:
             outcome.missing.append((point, str(reason)))
             note = f"{study.name}: {reason}"
             if note not in outcome.notes:
                 outcome.notes.append(note)
             return
-        rows = [
-            {**point, **_plain(row)} for row in ([found] if isinstance(found, Mapping) else found)
-        ]
+        several = [measured] if isinstance(measured, Mapping) else measured
+        rows = [{**point, **_plain(row)} for row in several]
         entry = journal.add(study.name, point, rows, time.perf_counter() - begin)
     outcome.seconds += entry["seconds"]
     outcome.points += entry["rows"]
-    outcome.rows += frames.long_rows(study, entry["rows"])
+    outcome.rows += _long_rows(study, entry["rows"])
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """NumPy's numbers as Python's, so that a resumed run reads back what a first run saw."""
+    """NumPy's numbers as Python's, so that a resumed run reads what the first one saw."""
     return {k: v.item() if hasattr(v, "item") else v for k, v in row.items()}
+
+
+def _long_rows(study: Study, rows: Sequence[Row]) -> list[LongRow]:
+    """An entry for each number."""
+    entries: list[LongRow] = []
+    for full in rows:
+        row = {k: v for k, v in full.items() if v is not None and k not in study.remarks}
+        labels = {k: v for k, v in row.items() if study.is_label(k, v)}
+        for name, value in row.items():
+            if name not in labels:
+                number = float(value)
+                entries.append(
+                    {"study": study.name, "labels": labels, "measure": name, "value": number}
+                )
+    return entries
+
+
+def _means(rows: Sequence[LongRow]) -> list[MeanRow]:
+    """Means and standard deviations over seeds, in the order of first appearance."""
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        labels = tuple((k, v) for k, v in row["labels"].items() if k not in REPEATED)
+        groups.setdefault((row["study"], labels, row["measure"]), []).append(row["value"])
+    return [
+        {
+            "study": study,
+            "labels": dict(labels),
+            "measure": measure,
+            "mean": float(np.mean(values)),
+            "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+            "runs": len(values),
+        }
+        for (study, labels, measure), values in groups.items()
+    ]
+
+
+def _write_parquet(rows: Sequence[LongRow] | Sequence[MeanRow], path: Path) -> None:
+    """Write rows with a column for each label."""
+    names = dict.fromkeys(name for row in rows for name in row["labels"])
+    columns: dict[str, Any] = {"study": pa.array([row["study"] for row in rows], pa.string())}
+    for name in names:
+        columns[name] = _column([row["labels"].get(name) for row in rows])
+    entries: list[Mapping[str, Any]] = [*rows]
+    for name in entries[0]:
+        if name not in ("study", "labels"):
+            columns[name] = _column([entry[name] for entry in entries])
+    table = pa.table(columns)
+    write_atomically(path, lambda temporary: pq.write_table(table, temporary, compression="zstd"))
+
+
+def _column(values: list[Any]) -> Any:
+    """Numbers if all values are numbers, else text."""
+    present = [v for v in values if v is not None]
+    if all(isinstance(v, int) and not isinstance(v, bool) for v in present):
+        return pa.array(values, pa.int64())
+    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
+        numbers = [None if v is None or math.isnan(v) else float(v) for v in values]
+        return pa.array(numbers, pa.float64())
+    return pa.array([None if v is None else str(v) for v in values], pa.string())
 
 
 @contextmanager
 def _progress(
     name: str, points: Sequence[tuple[Study, Point]], journal: _Journal, quiet: bool, say: Say
 ) -> Iterator[Advance]:
-    """A bar with the remaining time on a terminal or in a notebook; elsewhere a line every half minute."""
-    pace, last = _Pace(points, journal), time.monotonic()
+    """A bar with the remaining time on a terminal or in a notebook, else a line at times."""
+    lines = not quiet and not (sys.stderr.isatty() or in_notebook())
+    last = time.monotonic()
     with progress_bar(quiet) as show:
 
         def advance(done: int) -> None:
             nonlocal last
-            now = f"{points[done][0].name} {_short(points[done][1])}" if done < len(points) else ""
-            left = pace.left(done)
-            show(name, done, len(points), now=now, left=left)
-            if (
-                not quiet
-                and time.monotonic() - last > 30
-                and not (sys.stderr.isatty() or in_notebook())
-            ):
+            current = ""
+            if done < len(points):
+                study, point = points[done]
+                current = f"{study.name} {', '.join(f'{k} {v}' for k, v in point.items())}"
+            left = _seconds_left(points, done, journal)
+            show(name, done, len(points), now=current, left=left)
+            if lines and time.monotonic() - last > SECONDS_BETWEEN_LINES:
                 more = "" if left is None else f", about {time_left(left)} left"
-                say(f"{name}: {done} of {len(points)} points; now {now}{more}")
+                say(f"{name}: {done} of {len(points)} points; now {current}{more}")
                 last = time.monotonic()
 
         yield advance
 
 
-class _Pace:
-    """How long the rest will take: each point as long as those did that share its first label, such as the method."""
+def _seconds_left(
+    points: Sequence[tuple[Study, Point]], done: int, journal: _Journal
+) -> float | None:
+    """The expected time of the other points; None as long as no point was measured.
 
-    def __init__(self, points: Sequence[tuple[Study, Point]], journal: _Journal) -> None:
-        self._points, self._journal = points, journal
-
-    def left(self, done: int) -> float | None:
-        """Seconds from this point on; None as long as nothing was measured."""
-        spent: dict[tuple[str, object], list[float]] = {}
-        for study, point in self._points:
-            if (entry := self._journal.find(study.name, point)) is not None:
-                spent.setdefault(_kind(study, point), []).append(entry["seconds"])
-        if not spent:
-            return None
-        usual = sum(sum(s) for s in spent.values()) / sum(len(s) for s in spent.values())
-        todo = [p for p in self._points[done:] if self._journal.find(p[0].name, p[1]) is None]
-        means = {kind: sum(s) / len(s) for kind, s in spent.items()}
-        return sum(means.get(_kind(*p), usual) for p in todo)
+    A point takes as long as the mean of those with the same first label, such as the method.
+    """
+    spent: dict[tuple[str, object], list[float]] = {}
+    for study, point in points:
+        entry = journal.find(study.name, point)
+        if entry is not None:
+            spent.setdefault(_kind(study, point), []).append(entry["seconds"])
+    if not spent:
+        return None
+    overall = float(np.mean([seconds for kind in spent.values() for seconds in kind]))
+    left = 0.0
+    for study, point in points[done:]:
+        if journal.find(study.name, point) is None:
+            same = spent.get(_kind(study, point))
+            left += overall if same is None else float(np.mean(same))
+    return left
 
 
 def _kind(study: Study, point: Point) -> tuple[str, object]:
     return study.name, next(iter(point.values()), None)
 
 
-def _short(point: Point) -> str:
-    return ", ".join(f"{k} {v}" for k, v in point.items())
-
-
 def machine() -> dict[str, str]:
-    """What the numbers were measured on, and with which versions; no name of the machine."""
-    import os
-    from importlib.metadata import version
-
-    packages: Sequence[str] = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow")
+    """The processor and the versions that numbers were measured with; not the host's name."""
     model = platform.machine()
     information = Path("/proc/cpuinfo")
     if information.is_file():
-        names = [
-            line
-            for line in information.read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ]
-        model = names[0].partition(":")[2].strip() if names else model
+        for line in information.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    packages = ("numpy", "scipy", "scikit-learn", "numba", "pyarrow")
     return {
         "processor": f"{model}, {os.cpu_count()} cores",
         "system": f"{platform.system()} {platform.machine()}",

@@ -1,17 +1,33 @@
-"""The contract suites that every method, mechanism, model and store passes, for those that other packages bring.
+"""The contract suites of methods, mechanisms, models and stores, for plug-ins to pass.
 
     from dither.lab.testing import MethodContract
 
     class TestMine(MethodContract):
         name = "mine"
 
-and pytest runs the whole suite on it. The repository's own tests are the same classes. Needs pytest.
+pytest then runs the whole suite on the method. The tests of the repository use the same
+classes. Needs pytest.
 """
 
-from dither.lab.testing._rewriting import SUITES as SUITES
-from dither.lab.testing.mechanisms import MechanismContract
-from dither.lab.testing.methods import MethodContract
-from dither.lab.testing.models import ModelContract
-from dither.lab.testing.stores import StoreContract
+from importlib.util import find_spec
+
+from dither.errors import InputError
+
+if find_spec("pytest") is None:
+    raise InputError(
+        "dither.lab.testing needs pytest, which is not installed; run: pip install pytest"
+    )
+
+import pytest
+
+# Before the suites are imported: pytest then shows the values of a failed assertion.
+pytest.register_assert_rewrite("dither.lab.testing.contracts", "dither.lab.testing.stores")
+
+from dither.lab.testing.contracts import (  # noqa: E402
+    MechanismContract,
+    MethodContract,
+    ModelContract,
+)
+from dither.lab.testing.stores import StoreContract  # noqa: E402
 
 __all__ = ["MechanismContract", "MethodContract", "ModelContract", "StoreContract"]
