@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "explanation" / "the-road.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"`(dither(?:\.\w+)+)`", PAGE)))
 FILES = sorted(set(re.findall(r"`((?:src|tests)/[\w./]+)`", PAGE)))
 

@@ -28,11 +28,11 @@ def test_links_to_pages_of_elsewhere_become_links_of_the_site_and_code_becomes_w
 
 def test_a_page_from_elsewhere_keeps_its_links() -> None:
     moved = with_links(
-        "[road](../docs/explanation/the-road.md) [data](results.json)",
+        "[road](../docs/explanation/architecture.md) [data](results.json)",
         ROOT / "benchmarks",
         BROUGHT["benchmarks/RESULTS.md"],
     )
-    assert moved == "[road](explanation/the-road.md) data"
+    assert moved == "[road](explanation/architecture.md) data"
 
 
 def test_every_page_stands_in_the_menu_once() -> None:

@@ -60,7 +60,7 @@ def _every_page_is_there(site: Path) -> None:
     ]
     assert [page for page in pages if not (site / page).is_file()] == []
     indexed = json.dumps(json.loads((site / "search.json").read_text(encoding="utf-8")))
-    assert "Where the papers needed mending" in indexed
+    assert "Errata in the papers" in indexed
     assert "with_replicates" in indexed
 
 

@@ -1,1 +1,1 @@
-"""The documentation site beside its generator: pages from outside docs/, notebooks, examples in docstrings."""
+"""Prepares the documentation site: pages from outside docs/, notebooks, examples in docstrings."""

@@ -1,7 +1,7 @@
 """Builds the documentation site: python -m tools.site [FOLDER], without network; FOLDER is site/ unless named.
 
-A broken link, an unknown anchor, a page in no menu or a notebook that fails ends it with status 1; an earlier site then
-stays as it was.
+A broken link, an unknown anchor, a page in no menu or a failing notebook ends the build with
+status 1 and leaves an earlier site unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tools.site.pages import ROOT, BrokenSite, gather
 
 
 def main(folder: Path, root: Path = ROOT) -> int:
-    """Gather the pages, build them beside `folder`, and put the result there."""
+    """Gather the pages, build them next to `folder`, and move the result there."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".site-") as scratch:
         try:

@@ -1,4 +1,4 @@
-"""Docstrings are prose with examples after `>>>`; MkDocs reads Markdown, where such a line would be a quotation of a quotation."""
+"""Fences the `>>>` examples of docstrings, which Markdown would read as nested quotations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EXAMPLE = re.compile(r"^(?P<room>[ ]*)>>> .*(?:\n(?P=room)\S.*)*", re.MULTILINE
 
 
 def fenced(text: str) -> str:
-    """The text with every run of lines that begins with `>>>` in a fence of its own.
+    """Put every run of lines that begins with `>>>` into a fence.
 
     >>> fenced("One.\\n\\n>>> 1 + 1\\n2\\n")
     'One.\\n\\n\\n```pycon\\n>>> 1 + 1\\n2\\n```\\n\\n'
@@ -24,9 +24,9 @@ def _fence(found: re.Match[str]) -> str:
 
 
 class Fences(Extension):
-    """Fences the examples of everything that is shown."""
+    """Fences the examples of every documented object."""
 
     def on_object(self, *, obj: Object, **_: object) -> None:
-        """Called for each module, class, function and attribute once it is read."""
+        """Called for each module, class, function and attribute after parsing."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)

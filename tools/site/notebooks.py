@@ -1,9 +1,9 @@
-"""Tutorials that are notebooks: Markdown with a Jupytext header, whose Python cells are run in order when the site is built.
+"""Runs tutorials that are notebooks: Markdown with a Jupytext header.
 
-    python -m tools.site.notebooks docs/tutorial/in-a-notebook.md     # run one and print it with its outputs
+    python -m tools.site.notebooks docs/tutorial/in-a-notebook.md     # prints it with its outputs
 
-Whoever wants to work in one opens it with Jupyter and Jupytext. What the cells give is not kept beside the text, so it
-cannot be stale.
+The cells run in order when the site is built. Outputs are not stored with the text, so they
+cannot be stale. Open a notebook with Jupyter and Jupytext to work in it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ SECONDS = 300  # for one cell, on a loaded machine
 
 
 def is_notebook(text: str) -> bool:
-    """Whether a page's header says that it is a notebook."""
+    """Whether a page has a Jupytext header."""
     return re.match(r"---\n(?:.*\n)*?jupytext:\n", text) is not None
 
 
 def run(path: Path) -> str:
-    """The page with what each cell gave below it. An error in a cell ends it, with the cell and its traceback."""
+    """Return the page with the output of each cell. An error in a cell is raised with its traceback."""
     notebook = jupytext.read(path)
     with tempfile.TemporaryDirectory() as folder:
-        # Files of this user alone carry what goes to the kernel and back, not a port that others could reach.
+        # Talk to the kernel through files of this user, not through a port that others could reach.
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/kernel"}})
         NotebookClient(
             notebook,
@@ -51,7 +51,7 @@ def _shown(cell: Any) -> str:
 
 
 def _output(output: Any) -> str:
-    """As a browser shows it: HTML if there is any, text otherwise."""
+    """Return HTML if there is any, text otherwise."""
     if output.output_type == "stream":
         return f'```text {{ .output title="said" }}\n{output.text.rstrip()}\n```'
     data = output.get("data", {})

@@ -1,7 +1,8 @@
-"""The site's pages as its generator reads them: docs/, and what lives elsewhere or has to be made, in one folder.
+"""Gathers the site's pages in one folder: docs/, pages from elsewhere and generated ones.
 
-Results, changelog and decisions join the pages, notebooks are run, the Python reference becomes mkdocstrings', and links out of
-docs/ become links of the site, or plain words where the site has no such page. Nothing is written into docs/.
+Results, changelog and decisions join the pages, notebooks are run, and mkdocstrings renders the
+Python reference. Links out of docs/ become links of the site, or plain text if the site has no such
+page. Nothing is written into docs/.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tools.site.notebooks import is_notebook, run
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = "mkdocs.yml"
-# Pages that live outside docs/, and where they stand in the site.
+# Pages outside docs/ and their place in the site.
 BROUGHT = {
     "benchmarks/RESULTS.md": "results.md",
     "CHANGELOG.md": "changelog.md",
@@ -25,19 +26,18 @@ BROUGHT = {
 }
 DECISIONS = "decisions/index.md"
 _CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-_REMARK = re.compile(
-    r"^ *<!--.*?-->\n", re.MULTILINE | re.DOTALL
-)  # for those who test the page, not for those who read it
+# Comments are for the tests of a page, not for its readers.
+_REMARK = re.compile(r"^ *<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _MENU = re.compile(rf"^( *)- Decisions: {re.escape(DECISIONS)}.*\n", re.MULTILINE)
 
 
 class BrokenSite(Exception):
-    """A page or a menu that is not as it should be; the message says which."""
+    """A page or a menu with a defect, which the message names."""
 
 
 def gather(target: Path, root: Path = ROOT) -> Path:
-    """Write the pages below `target` and give the configuration that belongs to them; a page that no menu has is refused."""
+    """Write the pages below `target` and return their configuration. Refuse a page in no menu."""
     docs, written = root / "docs", target / "docs"
     shutil.copytree(docs, written, ignore=shutil.ignore_patterns("*.md"))
     sources = {path.relative_to(docs).as_posix(): path for path in docs.rglob("*.md")}
@@ -60,7 +60,7 @@ def gather(target: Path, root: Path = ROOT) -> Path:
 
 
 def check_menu(configuration: str, pages: set[str]) -> None:
-    """Every page stands in the menu once, and everything in the menu is a page."""
+    """Check that every page is in the menu once, and that every entry is a page."""
     listed = re.findall(
         r"^ *- (?:[\w ]+: )?([\w./-]+\.md)\b", configuration.partition("\nnav:\n")[2], re.MULTILINE
     )
@@ -73,7 +73,7 @@ def check_menu(configuration: str, pages: set[str]) -> None:
 
 
 def with_links(text: str, home: Path, place: str, root: Path = ROOT) -> str:
-    """The page that stood in `home`, with its links as they must be at `place`; code stays as it is."""
+    """Rewrite the links of a page of `home` for its new `place`. Code is unchanged."""
     held: list[str] = []
 
     def hold(found: re.Match[str]) -> str:
@@ -85,7 +85,7 @@ def with_links(text: str, home: Path, place: str, root: Path = ROOT) -> str:
 
 
 def _link(found: re.Match[str], home: Path, place: str, root: Path) -> str:
-    """One link; where its target does not exist it stays as it is, and the generator refuses it."""
+    """Rewrite one link. A link without a target is unchanged, and the generator refuses it."""
     words, target, anchor = found[1], found[2], found[3] or ""
     path = Path(os.path.normpath(home / target))
     if "://" in target or not path.is_relative_to(root) or not path.exists():
@@ -101,7 +101,7 @@ def _link(found: re.Match[str], home: Path, place: str, root: Path) -> str:
 
 
 def _list_of(decisions: list[Path]) -> str:
-    lead = "# Decisions\n\nWhy it is built this way: one page for each choice that someone could dispute.\n\n"
+    lead = "# Decisions\n\nThe reasons for disputable choices, one page each.\n\n"
     return lead + "".join(
         f"- [{path.name[:4]}: {_title(path)}]({path.name})\n" for path in decisions
     )
