@@ -461,11 +461,11 @@ def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks
     store = SqliteStore(tmp_path / "c.db")
     here, there = Keys(store.keys, shared=True), Keys(store.keys, shared=True)
     looks: list[float] = []
-    original = here.look
-    here.look = lambda: (looks.append(time.monotonic()), original())[1]  # type: ignore[method-assign]
+    original = here.refresh
+    here.refresh = lambda: (looks.append(time.monotonic()), original())[1]  # type: ignore[method-assign]
 
     async def visit() -> None:
-        here.look()
+        here.refresh()
         made = await asyncio.to_thread(there.create, "ann", "reader")
         assert await here.identified(made) == READER
         before, begun = len(looks), time.monotonic()

@@ -25,7 +25,7 @@ from collector_harness import (
 from dither.client.transport import Answer
 from dither.collector.app import _docs_page
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreAway, StoreFull
+from dither.collector.store import StoreFull, StoreUnavailable
 from dither.reports import Envelope, Report, decode, encode, limits
 from dither.reports.plan import token_hash
 
@@ -357,7 +357,7 @@ def test_a_full_queue_is_said_with_429_and_when_to_come_back(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(StoreAway("gone"), (503, "store-away")), (StoreFull("full"), (507, "disk-full"))],
+    [(StoreUnavailable("gone"), (503, "store-away")), (StoreFull("full"), (507, "disk-full"))],
 )
 def test_a_store_that_fails_is_said_and_live_stays_up(
     caller: Caller,

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
+from dither.collector.admin import export_reports
 from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.collector import judge
-from dither.collector.downloads import export_reports
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Outcome, State, Store, StoreFull
-from dither.collector.tallies import RunningTallies, rebuild
+from dither.collector.store import Batch, Outcome, State, Store, StoreFull
+from dither.collector.tallies import rebuild
 from dither.collector.writer import Writer, WriteResult
 from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
 from dither.methods import restore, start
@@ -231,10 +231,17 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(
     campaign = campaigns.create(describe(**METHODS[kind])).stored.id
     now = campaigns.get(campaign).open_round
     assert now is not None
-    running = RunningTallies(store)
     results: list[WriteResult] = []
-    writer = Writer(
-        store, results.extend, running.committed, lambda b: running.forget(b.campaign, b.round)
+
+    def committed(batch: Batch, outcomes: list[Outcome]) -> None:
+        running.committed(batch, outcomes)
+
+    def forget(batch: Batch) -> None:
+        running.forget(batch.campaign, batch.round)
+
+    writer: Writer[None] = Writer(store, results.extend, committed, forget)
+    running = store.running_tally(
+        lambda name, number: campaigns.get(name).plans[number], writer.call
     )
     tokens = asked_tokens(campaign, now.start, now.plan, 60)
     reports = [report_of(now.plan, now.campaign_bytes, t) for t in tokens]
@@ -257,8 +264,10 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(
     store.add_reports = unsure  # type: ignore[method-assign]
     for batch in batches:
         writer.submit(batch, None)
+        # The commit is over when this returns, and none follows before both have been read.
+        writer.call(lambda: None)
         assert (
-            running.read(campaign, now.plan, writer.call).to_bytes()
+            running.read(campaign, now.plan).to_bytes()
             == rebuild(store, campaign, now.plan).to_bytes()
         )
     writer.stop()

@@ -21,9 +21,9 @@ from collector_harness import (
 )
 
 from dither.collector.campaigns import Campaigns, Live
-from dither.collector.closer import AGAIN_SECONDS, Closer
+from dither.collector.closer import RETRY_SECONDS, Closer
 from dither.collector.collector import Collector, judge
-from dither.collector.schedule import reports_wanted, round_closes
+from dither.collector.rounds import reports_wanted, round_closes
 from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Outcome, State, Store
@@ -84,29 +84,29 @@ def test_at_the_time_and_not_a_second_before(open_store: Opening) -> None:
     held.add(campaign, 0, 5)
     for before in (START, END - 1):
         held.clock.now = before
-        assert held.closer.look() == []
+        assert held.closer.close_due() == []
         assert held.at(campaign)[0] is State.OPEN
     held.clock.now = END
-    assert held.closer.look() == [(campaign, 0)]
+    assert held.closer.close_due() == [(campaign, 0)]
     closed = held.at(campaign)
     assert closed[0] is State.COLLECTED
     held.clock.now = END + 1
-    assert held.closer.look() == []
+    assert held.closer.close_due() == []
     assert held.at(campaign) == closed, "once"
 
 
 def test_at_the_number_of_reports_and_not_at_one_less(open_store: Opening) -> None:
     held = Collecting(open_store())
     campaign = held.create(parameters={"rounds": 1}, closes_at_reports=7)
-    assert held.closer.look() == []
+    assert held.closer.close_due() == []
     held.add(campaign, 0, 6)
-    assert (held.closer.look(), held.at(campaign)[0]) == ([], State.OPEN)
+    assert (held.closer.close_due(), held.at(campaign)[0]) == ([], State.OPEN)
     held.add(campaign, 0, 6)  # the same bytes once more count for nothing
-    assert (held.closer.look(), held.at(campaign)[0]) == ([], State.OPEN)
+    assert (held.closer.close_due(), held.at(campaign)[0]) == ([], State.OPEN)
     assert not held.closer.due.is_set()
     held.add(campaign, 6, 1)
     assert held.closer.due.is_set()
-    assert held.closer.look() == [(campaign, 0)]
+    assert held.closer.close_due() == [(campaign, 0)]
     assert held.at(campaign)[0] is State.COLLECTED
 
 
@@ -114,7 +114,7 @@ def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) 
     """Reports that wait to be written are stored, for their senders have drawn their noise; later ones find the round closing."""
     store = open_store()
     collector = Collector(store)
-    collector.closer.look = lambda: []  # type: ignore[method-assign]  # whatever the thread that looks now and then would do
+    collector.closer.close_due = lambda: []  # type: ignore[method-assign]  # whatever the thread that looks now and then would do
     described = describe(
         method="synthetic", assignment="arrival", participants=30, closes_at_reports=30
     )
@@ -163,7 +163,7 @@ def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) 
     ]
     assert store.count(campaign, 0) == 60
     assert collector.campaigns.get(campaign).stored.state is State.CLOSING
-    del collector.closer.look  # type: ignore[attr-defined]
+    del collector.closer.close_due  # type: ignore[attr-defined]
     until(lambda: collector.campaigns.get(campaign).stored.round == 1)
     assert collector.campaigns.get(campaign).stored.moves == 2
     collector.stop()
@@ -175,7 +175,7 @@ def test_never_fewer_than_its_number_though_some_were_counted_twice(tmp_path: Pa
     held.add(campaign, 0, 3)
     held.closer._counts[
         campaign, 0
-    ].found += 3  # a count and the reports stored meanwhile may hold the same ones
+    ].counted += 3  # a count and the reports stored meanwhile may hold the same ones
     held.add(campaign, 3, 2)
     assert held.at(campaign)[0] is State.OPEN, "five are there"
     held.add(campaign, 5, 1)
@@ -208,7 +208,7 @@ def test_after_a_restart_too_and_what_was_cut_off_is_gone_on_with(open_store: Op
     held.add(campaign, 0, 10)
     held.campaigns.close_round(campaign, 0, hold=True)
     late = Collecting(open_store(), Clock(END))
-    assert late.closer.look() == [], "somebody holds it for a tally of their own"
+    assert late.closer.close_due() == [], "somebody holds it for a tally of their own"
     late.campaigns.open(campaign)
 
     def killed(*_: object) -> None:
@@ -216,10 +216,10 @@ def test_after_a_restart_too_and_what_was_cut_off_is_gone_on_with(open_store: Op
 
     late.campaigns._take_tally = killed  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
-        late.closer.look()
+        late.closer.close_due()
     assert late.at(campaign)[0] is State.CLOSING
     again = Collecting(open_store(), Clock(END))
-    assert again.closer.look() == [(campaign, 0)]
+    assert again.closer.close_due() == [(campaign, 0)]
     assert again.at(campaign)[:2] == (State.OPEN, 1)
 
 
@@ -230,14 +230,14 @@ def test_two_collectors_that_notice_together_close_once(cluster: Any) -> None:
     both = [Collecting(PostgresStore(url)) for _ in range(2)]
     campaign = both[0].create(closes="2030-01-31")
     both[0].add(campaign, 0, 10)
-    both[1].campaigns.look()
+    both[1].campaigns.refresh_all()
     ready = threading.Barrier(2)
     closed: list[list[tuple[str, int]]] = []
 
     def look(one: Collecting) -> None:
         one.clock.now = one.campaigns.get(campaign).rounds[0].closes or 0.0
         ready.wait()
-        closed.append(one.closer.look())
+        closed.append(one.closer.close_due())
 
     threads = [threading.Thread(target=look, args=(one,)) for one in both]
     for thread in threads:
@@ -249,13 +249,13 @@ def test_two_collectors_that_notice_together_close_once(cluster: Any) -> None:
         "open to closing, and on to the next round: no more moves"
     )
     assert both[0].store.count(campaign, 0) == 10
-    both[0].campaigns.look()
+    both[0].campaigns.refresh_all()
     both[0].add(campaign, 100, 9)
-    both[1].campaigns.look()
-    assert both[1].closer.look() == []
+    both[1].campaigns.refresh_all()
+    assert both[1].closer.close_due() == []
     both[0].add(campaign, 109, 1)
     both[1].clock.now += 60
-    assert both[1].closer.look() == [(campaign, 1)], "what others stored is counted too"
+    assert both[1].closer.close_due() == [(campaign, 1)], "what others stored is counted too"
     for one in both:
         one.store.close()
 
@@ -264,17 +264,17 @@ def test_a_round_that_nobody_answered_stays_open_until_somebody_does(tmp_path: P
     held = Collecting(SqliteStore(tmp_path / "c.db"))
     campaign = held.create(method="independent", participants=1000, closes="2030-01-31")
     held.clock.now = END + 5
-    assert held.closer.look() == []
+    assert held.closer.close_due() == []
     assert held.at(campaign) == (State.OPEN, 0, 0), "not even tried"
     held.add(campaign, 0, 1)
-    assert held.closer.look() == []
+    assert held.closer.close_due() == []
     moves = held.at(campaign)[2]
     assert moves == 2, "tried and opened again: one answer tells nothing about the other attributes"
-    held.clock.now += AGAIN_SECONDS
-    assert held.closer.look() == []
+    held.clock.now += RETRY_SECONDS
+    assert held.closer.close_due() == []
     assert held.at(campaign)[2] == moves, "nobody came meanwhile"
     held.add(campaign, 1, 40)
-    assert held.closer.look() == [(campaign, 0)]
+    assert held.closer.close_due() == [(campaign, 0)]
     held.store.close()
 
 

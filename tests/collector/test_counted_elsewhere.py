@@ -134,7 +134,9 @@ def test_a_tally_of_other_reports_is_refused_and_the_round_keeps_waiting(
     beside = operated.folder / "tally.bin.counted.json"
     record = json.loads(beside.read_text())
     beside.write_text(json.dumps(record | {"digest": "00" * 32}))
-    assert "62 reports, round 0 holds 62, others" in operated.close("--tally", tally, status=2)
+    assert "62 reports, round 0 holds 62 other reports" in operated.close(
+        "--tally", tally, status=2
+    )
     beside.unlink()
     assert "needs tally.bin.counted.json in the same folder" in operated.close(
         "--tally", tally, status=2

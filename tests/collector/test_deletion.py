@@ -62,9 +62,7 @@ def test_nothing_is_left_but_the_audit_log_and_the_other_campaign(open_store: Op
         "delete",
         gone,
     )
-    with pytest.raises(
-        StateError, match="deleted meanwhile"
-    ):  # while more tokens were being issued
+    with pytest.raises(StateError, match="was deleted"):  # while more tokens were being issued
         store.add_tokens(gone, [token_of(7)])
     again = campaigns.create(
         describe()
@@ -91,7 +89,7 @@ def test_another_collector_forgets_it(open_store: Opening) -> None:
     other = Campaigns(store)
     assert other.ids() == sorted([gone, kept])
     campaigns.delete(gone)
-    other.look()
+    other.refresh_all()
     assert other.ids() == [kept]
 
 
@@ -138,7 +136,7 @@ def test_a_release_that_was_published_or_deleted_meanwhile_is_left_so(open_store
     with store._write(5) as connection:  # type: ignore[attr-defined]
         connection.execute(publications.delete())
     late = Publications(store.publications, Meanwhile(lambda: campaigns.delete(gone)))
-    with pytest.raises(StateError, match="deleted meanwhile"):
+    with pytest.raises(StateError, match="was deleted"):
         late.publish(gone)
     assert store.publications.find(gone) is None
 

@@ -17,7 +17,7 @@ from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, t
 from dither.collector import live
 from dither.collector.live import LiveProgress
 from dither.collector.sessions import Credential
-from dither.collector.store import StoreAway, StoreFailure
+from dither.collector.store import StoreFailure, StoreUnavailable
 
 
 class Stream:
@@ -164,7 +164,7 @@ class Slow:
         self.looks += 1
         time.sleep(self.seconds)
         if self.away:
-            raise StoreAway("gone")
+            raise StoreUnavailable("gone")
         return {0: self.looks}
 
 
@@ -212,8 +212,8 @@ def everybody(shown: set[Credential]) -> set[Credential]:
     return shown
 
 
-def progress_over(store: Any, living: live.Living = everybody) -> LiveProgress:
-    return LiveProgress(OneCampaign(), store, living)  # type: ignore[arg-type]
+def progress_over(store: Any, valid: live.ValidCredentials = everybody) -> LiveProgress:
+    return LiveProgress(OneCampaign(), store, valid)  # type: ignore[arg-type]
 
 
 def test_the_more_watch_and_the_longer_it_takes_the_seldomer_it_is_looked() -> None:
@@ -223,8 +223,8 @@ def test_the_more_watch_and_the_longer_it_takes_the_seldomer_it_is_looked() -> N
     some = {live._Watcher(ANYBODY, 0.0) for _ in range(1000)}
     watching._watched["x"] = live._Watched(watchers=some)
     assert 1000 / watching._pause(watched) <= live.EVENTS_PER_SECOND
-    watched.took = 2.0
-    assert watching._pause(watched) == 2.0 / live.LOOK_SHARE
+    watched.count_seconds = 2.0
+    assert watching._pause(watched) == 2.0 / live.COUNT_SHARE
 
 
 def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(
@@ -237,7 +237,7 @@ def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(
         watching = progress_over(store)
         found = await asyncio.gather(*(watching.now("c") for _ in range(50)))
         assert (store.looks, {p.reports for p in found}) == (1, {1})
-        monkeypatch.setattr(live, "LOOK_SHARE", 10.0)
+        monkeypatch.setattr(live, "COUNT_SHARE", 10.0)
         connected = Connected()
         watching.follow("c", ANYBODY, connected.take_over)
         assert b"retry: " in connected.heard
@@ -263,8 +263,8 @@ def test_who_reads_slowly_hears_the_latest_when_they_have_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(live, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(live, "LOOK_SHARE", 10.0)
-    monkeypatch.setattr(live, "QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(live, "COUNT_SHARE", 10.0)
+    monkeypatch.setattr(live, "KEEPALIVE_SECONDS", 0.0)
 
     async def scene() -> None:
         watching = progress_over(Slow(0))
@@ -324,7 +324,7 @@ def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "failure", [StoreAway("gone"), StoreFailure("a statement that nobody foresaw")]
+    "failure", [StoreUnavailable("gone"), StoreFailure("a statement that nobody foresaw")]
 )
 def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends_none(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
@@ -333,14 +333,14 @@ def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends
     asked: list[set[Credential]] = []
     revoked = Credential("key", b"revoked")
 
-    def living(shown: set[Credential]) -> set[Credential]:
+    def valid(shown: set[Credential]) -> set[Credential]:
         asked.append(shown)
         if len(asked) == 1:
             raise failure
         return shown - {revoked}
 
     async def scene() -> None:
-        watching = progress_over(Slow(0), living)
+        watching = progress_over(Slow(0), valid)
         await watching.now("c")
         kept, ended = [Connected() for _ in range(20)], [Connected() for _ in range(20)]
         for connected, credential in [

@@ -15,7 +15,7 @@ from collector_harness import Caller, ServerThread, asked_tokens, envelope_of, p
 from dither.client.transport import Answer
 from dither.collector.collector import MAX_LOOKUPS, Collector
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, Store, StoreAway
+from dither.collector.store import Batch, Outcome, Store, StoreUnavailable
 from dither.collector.writer import QueueFull
 from dither.reports.plan import report_id
 
@@ -186,11 +186,11 @@ def test_a_store_that_fails_is_said_to_be_away(tmp_path: Path) -> None:
         ).stored.id
 
         def gone(one: str, ids: Sequence[bytes]) -> set[bytes]:
-            raise StoreAway("no connection")
+            raise StoreUnavailable("no connection")
 
         working, store.stored_among = store.stored_among, gone  # type: ignore[method-assign]
         for _ in range(2):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 asyncio.run(collector.is_stored(campaign, bytes(32)))
         store.stored_among = working  # type: ignore[method-assign]
         assert asyncio.run(collector.is_stored(campaign, bytes(32))) is False

@@ -12,7 +12,7 @@ import pytest
 from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
 from dither.collector.finished import excess_notices
-from dither.collector.schedule import crowded_questions, expected_reports, has_excess
+from dither.collector.rounds import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec, NewCampaign, read
 from dither.mechanisms import mechanism
 from dither.methods import start

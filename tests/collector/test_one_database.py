@@ -124,7 +124,7 @@ def test_a_closing_that_waits_lets_nobody_in_before_it(
         )
         with pair[1]._engine.begin() as adding:
             assert (
-                adding.execute(pair[1]._state_of_round, {"campaign": C, "number": 0}).one().state
+                adding.execute(pair[1]._round_to_add, {"campaign": C, "number": 0}).one().state
                 == "open"
             )
             mover.start()

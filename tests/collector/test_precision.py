@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither.collector.precision import planned_answers, standard_error
+from dither.collector.pages.progress import planned_answers, standard_error
 from dither.mechanisms import kernels, mechanism
 from dither.reports import Plan, Question
 

@@ -25,7 +25,7 @@ from collector_harness import (
 from dither.client.transport import Answer
 from dither.collector import tallies
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreAway
+from dither.collector.store import StoreUnavailable
 from dither.reports import Plan
 
 PAGE = 8
@@ -188,7 +188,7 @@ def test_a_commit_of_which_nobody_knows_makes_the_count_begin_again_but_not_for_
 
     def unsure(batches: Any) -> Any:
         original(batches)
-        raise StoreAway("its answer was lost")
+        raise StoreUnavailable("its answer was lost")
 
     def lose() -> None:
         if len(answers) < losses:
@@ -212,7 +212,7 @@ def test_a_count_that_fails_leaves_nothing_to_be_kept(
     assert campaign.upload(20) == 201
 
     def fail() -> None:
-        raise StoreAway("gone")
+        raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patched:
         watch_pages(running, patched, after=fail)

@@ -19,9 +19,9 @@ from collector_harness import (
 )
 
 from dither.collector import shared_tallies
-from dither.collector.epochs import Epochs
 from dither.collector.postgres import PostgresStore
-from dither.collector.store import StoreAway
+from dither.collector.shared_tallies import Epochs
+from dither.collector.store import StoreUnavailable
 from dither.reports import Plan
 
 
@@ -74,13 +74,13 @@ def make(cluster: Cluster) -> Iterator[Callable[..., Campaign]]:
 def watch_counts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Takes note of each time that all stored reports are counted."""
     counted: list[str] = []
-    original = Epochs.everything
+    original = Epochs.all_reports
 
-    def everything(self: Epochs, campaign: str, *more: Any) -> Any:
+    def all_reports(self: Epochs, campaign: str, *more: Any) -> Any:
         counted.append(campaign)
         return original(self, campaign, *more)
 
-    monkeypatch.setattr(Epochs, "everything", everything)
+    monkeypatch.setattr(Epochs, "all_reports", all_reports)
     return counted
 
 
@@ -141,7 +141,7 @@ def test_a_collector_that_was_killed_cannot_say_what_it_counted_and_all_is_count
     counted = watch_counts(monkeypatch)
     assert (campaign.upload(0, 5), campaign.upload(1, 6)) == (201, 201)
     dead: Any = campaign.servers[1].collector
-    dead.tallies._mine.clear()  # as if the process were gone
+    dead.tallies._own.clear()  # as if the process were gone
     with monkeypatch.context() as patched:
         patched.setattr(shared_tallies, "_WAIT_SECONDS", 0.3)
         assert campaign.servers[0].collector.running_tally(campaign.id).participants == 11
@@ -164,7 +164,7 @@ def test_a_commit_of_which_nobody_knows_makes_it_count_anew(
     def lose(keep: bool, batches: Any) -> Any:
         if keep:
             original(batches)
-        raise StoreAway("the answer was lost")
+        raise StoreUnavailable("the answer was lost")
 
     with monkeypatch.context() as patched:
         patched.setattr(store, "add_reports", partial(lose, stored))

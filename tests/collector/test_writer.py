@@ -58,7 +58,7 @@ def test_a_failure_after_or_during_a_commit_does_not_stop_the_thread(
     assert isinstance(results[1].error, StoreFailure)
     assert "ZeroDivisionError" in str(results[1].error)
     assert len(forgotten) == 3
-    assert "could not be noted" in caplog.text
+    assert "could not be counted" in caplog.text
     store.close()
 
 

@@ -34,9 +34,9 @@ from dither.collector.store import (
     Batch,
     Row,
     State,
-    StoreAway,
     StoredCampaign,
     StoredRound,
+    StoreUnavailable,
 )
 from dither.collector.writer import Writer, WriteResult
 
@@ -115,7 +115,7 @@ def test_without_the_right_to_insert_it_is_not_ready(own_cluster: Cluster) -> No
         with closing(PostgresStore(url.replace("dither@", "guest@"))) as store:
             store.check()
             owner.execute(f"REVOKE INSERT ON {schema}.reports FROM guest")
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 store.check()
             owner.execute(f"GRANT INSERT ON {schema}.reports TO guest")
             store.check()
@@ -315,7 +315,7 @@ def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(
     def ask() -> None:
         try:
             writer.call(lambda: store.count(C, 0))
-        except StoreAway as error:
+        except StoreUnavailable as error:
             failures.append(error)
 
     asking = threading.Thread(target=ask)
@@ -330,7 +330,7 @@ def test_the_writer_and_the_store_stop_although_the_database_does_not_answer(
         store.close()
         until(lambda: not writer._thread.is_alive())
     assert [r.waiter for r in results] == ["waiting", "being written"]
-    assert all(isinstance(r.error, StoreAway) for r in results)
+    assert all(isinstance(r.error, StoreUnavailable) for r in results)
     own_cluster.resume()
     with closing(PostgresStore(url)) as again:
         assert again.count(C, 0) in (0, len(batch.rows)), (
@@ -355,7 +355,7 @@ def test_closing_ends_whatever_waits_for_the_database(own_cluster: Cluster, oper
     def run() -> None:
         try:
             work()
-        except StoreAway as error:
+        except StoreUnavailable as error:
             failures.append(error)
 
     waiting = threading.Thread(target=run)
@@ -377,7 +377,7 @@ def test_a_commit_that_was_given_up_is_waited_for_before_a_tally_is_built(
         straggler.execute(
             "SELECT state FROM rounds FOR SHARE"
         )  # what a transaction that adds reports holds
-        with in_time(), pytest.raises(StoreAway):
+        with in_time(), pytest.raises(StoreUnavailable):
             store.settle(C, 0)
         straggler.commit()
         store.settle(C, 0)

@@ -174,7 +174,7 @@ def test_postgresql_crashes_at_random_instants_under_load_and_the_collector_goes
     lines = [
         line
         for line in errors.splitlines()
-        if not line.startswith("WARNING dither.collector.seldom: store-away: ")
+        if not line.startswith("WARNING dither.collector.limited: store-away: ")
     ]
     assert all("reports cannot be stored" in line or "stored again" in line for line in lines), (
         errors

@@ -59,12 +59,12 @@ TAKES_LATE = """
 import asyncio
 from dither.collector import sql_store
 from dither.collector.collector import Collector
-sql_store._A_ROUND = sql_store._A_ROUND.replace(" state,", " 'open' AS state,")
-look_again = Collector.look_again
-async def look_late(self):
+sql_store._ROUND = sql_store._ROUND.replace(" state,", " 'open' AS state,")
+refresh_and_wait = Collector.refresh_and_wait
+async def refresh_late(self):
     await asyncio.sleep(1.0)
-    await look_again(self)
-Collector.look_again, Collector._watch = look_late, lambda self: None
+    await refresh_and_wait(self)
+Collector.refresh_and_wait, Collector._watch = refresh_late, lambda self: None
 """
 
 

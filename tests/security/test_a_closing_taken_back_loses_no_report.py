@@ -18,7 +18,7 @@ from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.collector.campaigns import Campaigns
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Move, State, Store, StoreAway
+from dither.collector.store import Move, State, Store, StoreUnavailable
 from dither.reports import Envelope, decode, encode
 
 
@@ -143,7 +143,7 @@ def test_uploads_that_were_judged_before_the_closing_and_reach_the_store_after_i
     store: Any = held.running.collector.store
     elsewhere = Campaigns(store)
     # The collector's own memory does not know yet, however soon the database tells of it.
-    monkeypatch.setattr(held.running.collector.campaigns, "look", lambda: None)
+    monkeypatch.setattr(held.running.collector.campaigns, "refresh_all", lambda: None)
     assert store.move(Move(held.campaign, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
     answer = held.caller.upload(held.campaign, body)
     said = json.loads(answer.body)
@@ -192,7 +192,7 @@ def test_a_closing_that_fails_with_the_database_and_is_taken_back_by_the_operato
 
     def only_into_closing(move: Any) -> bool:
         if move.from_state is State.CLOSING:
-            raise StoreAway("gone")
+            raise StoreUnavailable("gone")
         return bool(original(move))
 
     monkeypatch.setattr(store, "move", only_into_closing)

@@ -26,7 +26,7 @@ from collector_harness import (
 
 from dither.client.transport import Answer
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Row, StoreAway
+from dither.collector.store import Batch, Row, StoreUnavailable
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_at_no_time_has_it_a_name_even_if_it_fails(
         yield from original(*given)
         seen.append(list(scratch.iterdir()))
         if len(seen) > 2:
-            raise StoreAway("gone in the middle")
+            raise StoreUnavailable("gone in the middle")
 
     monkeypatch.setattr(running.collector.store, "reports", watched)
     assert export(caller, campaign).status == 200

@@ -113,7 +113,7 @@ def test_neither_the_answer_nor_the_log_of_an_upload_that_failed_shows_it(
     assert (answer.status, json.loads(answer.body)["type"]) == (500, "urn:dither:problem:internal")
     assert b"CheckViolation" not in answer.body
     named = report_id(token_of(1), bytes.fromhex(campaign), 0)
-    assert "an unexpected failure" in caplog.text
+    assert "unexpected error" in caplog.text
     assert_silent(caplog.text + answer.body.decode(), named, token_of(1))
     running.stop()
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.problems import SeldomFilter
+from dither.collector.problems import RateLimitFilter
 from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreAway, StoreFull
+from dither.collector.store import StoreFull, StoreUnavailable
 from dither.errors import DitherError
 
 SECRET = (
@@ -24,7 +24,7 @@ PARTS = ("db.internal", "/var/lib", "tok3n", "parameters")
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (StoreAway(SECRET), 503),
+        (StoreUnavailable(SECRET), 503),
         (StoreFull(SECRET), 507),
         (DitherError(SECRET), 500),
         (RuntimeError(SECRET), 500),
@@ -39,7 +39,7 @@ def test_no_answer_repeats_what_the_store_said(
 ) -> None:
     from dither.collector import problems
 
-    monkeypatch.setattr(problems.seldom, "filters", [SeldomFilter()])
+    monkeypatch.setattr(problems.rate_limited, "filters", [RateLimitFilter()])
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()
@@ -82,7 +82,7 @@ def test_no_answer_repeats_what_the_store_said(
 def test_a_line_comes_back_after_a_while_with_a_count(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
     log = logging.getLogger("dither.test")
-    log.addFilter(SeldomFilter(60.0, lambda: now[0]))
+    log.addFilter(RateLimitFilter(60.0, lambda: now[0]))
     for kind in ("first", "first", "first", "first", "first", "second", "later", "first"):
         if kind == "later":
             now[0] += 60.0

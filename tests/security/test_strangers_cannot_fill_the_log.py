@@ -116,10 +116,10 @@ def test_a_defect_is_logged_with_its_traceback_once_however_often_it_is_met(tmp_
 def test_what_was_kept_quiet_is_counted_and_places_are_told_apart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from dither.collector.problems import SeldomFilter
+    from dither.collector.problems import RateLimitFilter
 
     now = 0.0
-    seldom = SeldomFilter(60.0, lambda: now)
+    seldom = RateLimitFilter(60.0, lambda: now)
     log = logging.getLogger("tests.seldom")
     log.addFilter(seldom)
     try:

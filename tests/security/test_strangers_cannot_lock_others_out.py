@@ -387,7 +387,7 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        problems.seldom, "filters", [problems.SeldomFilter()]
+        problems.rate_limited, "filters", [problems.RateLimitFilter()]
     )  # as if nothing had been said yet
     server = start(most=50, head_seconds=LONG * 4, idle_seconds=LONG * 4)
     with ExitStack() as stack:
@@ -401,7 +401,7 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
         text = newcomer.connection.request("GET", "/metrics", None).body.decode()
         assert "dither_connections_open 50" in text
         assert 'dither_connections_refused_total{reason="evicted"} 85' in text
-    lines = [r.getMessage() for r in caplog.records if r.name == "dither.collector.seldom"]
+    lines = [r.getMessage() for r in caplog.records if r.name == "dither.collector.limited"]
     assert len(lines) == 1, "one line, not one per connection"
     assert "50 connections are taken" in lines[0]
 

@@ -21,14 +21,13 @@ from collector_harness import (
 )
 from web_harness import Seen, Visitor
 
-from dither.collector.pages import add_pages, signing
+from dither.collector.pages import add_pages, operators
 from dither.collector.pages.campaigns import campaign_routes
 from dither.collector.pages.console import Console
 from dither.collector.pages.new_campaign import new_campaign_routes
-from dither.collector.pages.operators import operator_pages
+from dither.collector.pages.operators import operator_pages, signing_routes
 from dither.collector.pages.progress import Rates
 from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
-from dither.collector.pages.signing import signing_routes
 from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
 
@@ -223,7 +222,7 @@ def test_what_is_wrong_is_said_and_nothing_typed_is_lost(
 ) -> None:
     before = running.collector.campaigns.ids()
     for more, said in (
-        ({"a1-low": "ten"}, "is no number"),
+        ({"a1-low": "ten"}, "is not a number"),
         ({"a0-values": "only one"}, "one possible value"),
         ({"epsilon": "-1"}, "epsilon"),
         ({"participants": "many"}, "participants"),
@@ -258,7 +257,7 @@ def test_a_stranger_cannot_leave_a_form_half_sent(
         until(lambda: bool(running.server.server_state.tasks))
     until(lambda: not running.server.server_state.tasks)
     assert [record.getMessage() for record in caplog.records] == []
-    monkeypatch.setattr(signing, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(operators, "BODY_SECONDS", 0.2)
     with socket.create_connection(address, timeout=30) as slow:
         slow.sendall(half)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
@@ -506,11 +505,11 @@ def test_cards_say_every_schema_and_read_it_back() -> None:
 def test_rates_are_of_the_last_hour() -> None:
     now = 0.0
     rates = Rates(lambda: now)
-    assert rates.look("c", 0) is None
+    assert rates.update("c", 0) is None
     now = 60.0
-    assert rates.look("c", 120) == pytest.approx(120.0)
+    assert rates.update("c", 120) == pytest.approx(120.0)
     now = 3650.0
-    assert rates.look("c", 120) == pytest.approx(0.0)
+    assert rates.update("c", 120) == pytest.approx(0.0)
 
 
 @pytest.mark.slow

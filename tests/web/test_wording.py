@@ -51,7 +51,7 @@ def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPat
 
     def ask(people: int) -> threading.Thread:
         thread = threading.Thread(
-            target=lambda: found.update({people: planner.look("me", SMALL, people, 1.0)})
+            target=lambda: found.update({people: planner.outlook("me", SMALL, people, 1.0)})
         )
         thread.start()
         return thread
@@ -69,10 +69,10 @@ def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPat
     assert found[2000] is None
     assert found[3000] is not None
     assert "Expected error" in outlook_chart(found[3000])
-    assert planner.look("somebody else", SMALL, 3000, 1.0) is found[3000]
+    assert planner.outlook("somebody else", SMALL, 3000, 1.0) is found[3000]
 
 
 def test_a_schema_too_large_to_follow_typing_says_where_to_go() -> None:
     wide = Schema(tuple(Attribute(f"a{i}", "boolean", (False, True)) for i in range(41)))
     with pytest.raises(DitherError, match="dither plan"):
-        Planner().look("me", wide, 1000, 1.0)
+        Planner().outlook("me", wide, 1000, 1.0)

@@ -1,4 +1,4 @@
-"""dither key: the keys of a collector's operators, over HTTP with a curator's key."""
+"""dither key: manage the keys of a collector's operators over HTTP, with a curator's key."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def _verbs() -> None:
 def create(
     name: Name,
     role: Annotated[
-        Role, typer.Option(help="curator: everything; reader: looks and changes nothing")
+        Role, typer.Option(help="curator: may do everything; reader: may only read")
     ] = Role.reader,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="file to write the key to, for your eyes alone; else printed"
+            "-o", "--output", help="file for the key, readable by you only; else it is printed"
         ),
     ] = None,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
-    """Make a key. It is shown this once: the collector keeps its hash."""
+    """Create a key. It is shown only once: the collector keeps its hash."""
     if output is not None and (not output.parent.is_dir() or output.exists()):
         raise ParameterError(
             f"cannot write {output}: name a new file in a folder that exists", where="--output"
@@ -65,7 +65,7 @@ def create(
 
 @app.command("list")
 def list_(url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
-    """All keys by name: role, and the days they were made and revoked."""
+    """List all keys by name: role, and the days of creation and revocation."""
     found = Operator(url, key_file, KEYS).call("GET")
     if as_json:
         print(json.dumps(found))
@@ -77,7 +77,7 @@ def list_(url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False)
 
 @app.command(no_args_is_help=True)
 def revoke(name: Name, url: Url = URL, key_file: KeyFile = KEY_FILE) -> None:
-    """End a key, and sign out whoever signed in with it. Its name stays taken."""
+    """Revoke a key and end its sessions. Its name cannot be used again."""
     Operator(url, key_file, KEYS).call("POST", f"/{name}/revoke", {})
     print(f"{name} is revoked")
 
@@ -85,7 +85,7 @@ def revoke(name: Name, url: Url = URL, key_file: KeyFile = KEY_FILE) -> None:
 @app.command()
 def audit(
     campaign: Annotated[
-        str | None, typer.Option(help="what was done with this campaign [default: everything]")
+        str | None, typer.Option(help="only entries of this campaign [default: all]")
     ] = None,
     most: Annotated[
         int, typer.Option(min=1, max=1000, help="entries to show, the latest first")
@@ -94,7 +94,7 @@ def audit(
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
 ) -> None:
-    """What was done, when, and with which key, the latest first."""
+    """Show what was done, when, and with which key, the latest first."""
     query = f"?most={most}" + ("" if campaign is None else f"&campaign={quote(campaign, safe='')}")
     found = Operator(url, key_file, AUDIT).call("GET", query=query)
     if as_json:

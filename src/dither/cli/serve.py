@@ -16,7 +16,7 @@ def serve(
         str, typer.Option(help="a file (SQLite), or postgresql://USER@HOST/DATABASE")
     ] = "collector.db",
     key_file: Annotated[
-        Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key; made if absent")
+        Path, typer.Option(envvar="DITHER_KEY_FILE", help="the admin key; created if absent")
     ] = Path("dither-admin.key"),
     host: Annotated[
         str, typer.Option(help="address to listen on; put a TLS proxy in front of any other")
@@ -25,7 +25,7 @@ def serve(
         int, typer.Option(min=0, max=65535, help="port to listen on; 0 lets the system choose")
     ] = 8700,
     queue: Annotated[
-        int, typer.Option(min=1, help="reports that may wait to be written before senders hear 429")
+        int, typer.Option(min=1, help="reports that may wait to be written before uploads get 429")
     ] = 20_000,
     connections: Annotated[
         int | None,
@@ -46,7 +46,7 @@ def serve(
         str | None,
         typer.Option(
             envvar="DITHER_PUBLIC_URL",
-            help="address that participants and readers use, such as https://survey.example.org; shown on pages",
+            help="address that participants and readers use, such as https://survey.example.org",
         ),
     ] = None,
 ) -> None:
@@ -77,7 +77,7 @@ def serve(
             where="--workers",
         )
     address = check_public_url(public_url)
-    sockets = listen(host, port)  # first: a port in use makes nothing
+    sockets = listen(host, port)  # first, so that a port in use leaves no files
     try:
         key = admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)

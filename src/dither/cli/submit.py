@@ -28,14 +28,14 @@ from dither.schema.columns import line_numbers
 from dither.schema.table import encode
 from dither.types import Codes, Floats
 
-_BLOCK = 4096  # rows turned into plain numbers at a time
-# What became of a report -> what whoever runs this can do about it.
+_BLOCK = 4096  # rows converted to lists at a time
+# Advice for the user, by the outcome of a report.
 _ADVICE = {
     "unknown-token": "give the campaign's tokens with --tokens",
     "answered": "these participants have answered in an earlier round",
     "conflict": "these participants have reported already, with other noise",
-    "round-closed": "the round was closed meanwhile",
-    "not-this-round": "the round was closed meanwhile",
+    "round-closed": "the round was closed while reports were sent",
+    "not-this-round": "the round was closed while reports were sent",
 }
 
 
@@ -51,7 +51,7 @@ def submit(
     seed: Annotated[
         int | None,
         typer.Option(
-            min=0, help="repeats tokens and noise exactly, so protects nobody; for demonstrations"
+            min=0, help="repeats tokens and noise exactly, without protection; for demonstrations"
         ),
     ] = None,
     all_rounds: Annotated[
@@ -63,9 +63,9 @@ def submit(
     ] = False,
     key_file: KeyFile = KEY_FILE,
 ) -> None:
-    """Send each row of a table as one simulated participant. Whoever runs it holds the records: not for real collections.
+    """Send each row of a table as one simulated participant. Not for real collections: this program sees the records.
 
-    Where whoever arrives is asked, rounds that have their share of reports close by themselves, and this waits for the next one.
+    In campaigns that assign participants on arrival, full rounds close automatically, and this command waits for the next one.
 
     Example: dither submit adult --campaign ID
     """
@@ -75,7 +75,8 @@ def submit(
         )
     if seed is not None:
         print(
-            "dither: with --seed, tokens and noise can be replayed by whoever knows the seed: these reports protect nobody",
+            "dither: with --seed, anyone who knows the seed can remove the noise: these reports "
+            "have no protection",
             file=sys.stderr,
         )
     simulated = SimulatedFleet(seed, None if tokens is None else _read_tokens(tokens))
@@ -121,14 +122,17 @@ def submit(
 
 
 def _arrivals(announcement: Announcement, people: int, seed: int | None) -> list[int]:
-    """The people in the order in which they come: that of the table, or at random where early and late ones answer other rounds."""
+    """Return the order of arrival: random where it decides the round, otherwise the table's."""
     if announcement.assignment == "arrival" and announcement.wanted is not None:
         return [int(i) for i in np.random.default_rng(seed).permutation(people)]
     return list(range(people))
 
 
 def _who_comes(announcement: Announcement, left: list[int]) -> tuple[list[int], list[int]]:
-    """Who comes while this round is open, and who after it: by arrival as many as it wants; else all look if they are asked."""
+    """Split the people into those who come during this round and those who come later.
+
+    On arrival, a round takes as many as it wants; by token, all check whether they are asked.
+    """
     if announcement.assignment == "token":
         return left, left
     wanted = len(left) if announcement.wanted is None else announcement.wanted
@@ -142,7 +146,7 @@ def _counts(results: Mapping[str, int]) -> str:
 
 
 def _complain(number: int, sent: SendResult) -> None:
-    """Say how many reports were refused and why; an error if none was accepted."""
+    """Print how many reports were refused and why; raise if none was accepted."""
     refused = {
         result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")
     }
@@ -153,17 +157,18 @@ def _complain(number: int, sent: SendResult) -> None:
     )
     if sum(refused.values()) == sent.participants:
         raise DitherError(
-            f"the collector refused all {sent.participants:,} reports of round {number}: {_counts(refused)}{advice}"
+            f"the collector refused all {sent.participants:,} reports of round {number}: "
+            f"{_counts(refused)}{advice}"
         )
     print(
-        f"dither: {sum(refused.values()):,} of {sent.participants:,} reports of round {number} were refused: "
-        f"{_counts(refused)}{advice}",
+        f"dither: {sum(refused.values()):,} of {sent.participants:,} reports of round {number} "
+        f"were refused: {_counts(refused)}{advice}",
         file=sys.stderr,
     )
 
 
 def _codes(table: str, announcement: Announcement, rows: int | None) -> Codes | Floats:
-    """Each row's codes; in place of those of a number that is to be rounded, the number itself."""
+    """Return each row's codes; for an attribute that devices round, the number itself."""
     schema = announcement.schema
     native = read_named(table, schema)
     used = native if rows is None else native.slice(0, rows)

@@ -1,7 +1,8 @@
-"""Who asks: the key that a program sends with each request, or the session of a browser that signed in with one.
+"""Authorisation: by the key that a program sends with each request, or by a browser's session.
 
-Reading needs any key, changing a curator's. A change asked with a session also needs the session's token, in the header
-`x-dither-csrf` or in the form, so that no other site can ask for it in the browser's name.
+Reading needs any key, changing needs a curator's. A change with a session also needs the
+session's token, in the header `x-dither-csrf` or in the form, so that another site cannot
+make the browser send it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ CSRF_HEADER = "x-dither-csrf"
 
 
 class _Guarded(Protocol):
-    """Whatever has keys and sessions: a collector."""
+    """Has keys and sessions, as a collector does."""
 
     keys: Keys
     sessions: Sessions
@@ -40,13 +41,16 @@ Who = Annotated[Principal, Depends(_who)]  # behind `authorise`
 
 
 class Access:
-    """Tells who asks."""
+    """Finds the holder of a request's key or session."""
 
     def __init__(self, guarded: _Guarded) -> None:
         self._keys, self._sessions = guarded.keys, guarded.sessions
 
     async def authorise(self, request: Request) -> None:
-        """A dependency of routes: lets those pass who may do what they ask for, and leaves who it is in the request's state."""
+        """Refuse unauthorised requests; put the principal into the request's state.
+
+        This is a dependency of routes.
+        """
         principal = await self.principal(request)
         if principal is None:
             raise Problem("unauthorised", "send Authorization: Bearer with a key of this collector")
@@ -55,7 +59,10 @@ class Access:
         request.state.principal = principal
 
     async def principal(self, request: Request) -> Principal | None:
-        """Who asks, by key or session; None for strangers. A session counts for changes only with its token in the header."""
+        """Return the holder of the request's key or session, or None.
+
+        A session authorises changes only with its token in the header.
+        """
         scheme, given = _authorization(request)
         if scheme:
             return await self._keys.identified(given) if scheme == "bearer" else None
@@ -69,7 +76,7 @@ class Access:
         return session.principal
 
     async def session(self, request: Request) -> Session | None:
-        """The browser's session, if it has one."""
+        """Return the browser's session, if it has a valid one."""
         value = request.cookies.get(cookie_name(request), "")
         return await asyncio.to_thread(self._sessions.find, value) if value else None
 
@@ -80,7 +87,7 @@ def _authorization(request: Request) -> tuple[str, str]:
 
 
 def credential_of(request: Request) -> Credential:
-    """What a request that was let pass showed, as it is looked up again while its answer goes on."""
+    """Return what authorised a request, to check it again during a long response."""
     scheme, given = _authorization(request)
     if scheme:
         return Credential("key", hash_of(given))
@@ -88,18 +95,19 @@ def credential_of(request: Request) -> Credential:
 
 
 def check_form(request: Request, session: Session, csrf: str) -> None:
-    """Refuse a form that another site sent, or that a reader may not send."""
+    """Refuse a form that comes from another site or from a reader."""
     check_origin(request)
     if not session.allows(csrf):
-        raise Problem("forbidden", "the form is of another session; load the page again")
+        raise Problem("forbidden", "the form belongs to another session; reload the page")
     if not session.principal.may_change:
         raise Problem("forbidden", f"the key {session.principal.name!r} may only read")
 
 
 def check_origin(request: Request) -> None:
-    """Refuse a form that a page of another origin sends; browsers say where a form comes from, other programs need not.
+    """Refuse a form from a page of another origin, as browsers declare it.
 
-    Our own pages send no referrer, and browsers then write "null" for the origin of their forms; Sec-Fetch-Site tells those apart.
+    Our pages send no referrer, and browsers then send "null" as the origin of their forms;
+    Sec-Fetch-Site distinguishes these from forms of other sites.
     """
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     elsewhere = origin not in (None, "null") and origin.partition("://")[2] != host
@@ -112,7 +120,7 @@ def check_origin(request: Request) -> None:
 
 
 def on_loopback(request: Request) -> bool:
-    """Whether the browser's address bar names this very machine, where plain HTTP leaves nothing to listen to."""
+    """Return whether the request's host is this machine, where plain HTTP is safe."""
     host = request.url.hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -121,12 +129,12 @@ def on_loopback(request: Request) -> bool:
 
 
 def cookie_name(request: Request) -> str:
-    """Elsewhere than on loopback a name that browsers take from this very host over TLS alone, not from one beside it."""
+    """Return the cookie's name; except on loopback, one that browsers accept over TLS only."""
     return _COOKIE if on_loopback(request) else f"__Host-{_COOKIE}"
 
 
 def set_cookie(request: Request, response: Response, value: str) -> None:
-    """Hand a session to the browser: out of scripts' reach, never sent along from other sites, over TLS alone but on loopback."""
+    """Set the session's cookie: not for scripts, same-site, and over TLS except on loopback."""
     secure = not on_loopback(request)
     name = cookie_name(request)
     response.set_cookie(
@@ -135,7 +143,7 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
 
 
 def clear_cookie(request: Request, response: Response) -> None:
-    """Take a session from the browser."""
+    """Remove the session's cookie."""
     secure = not on_loopback(request)
     response.delete_cookie(
         cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict"

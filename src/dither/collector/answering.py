@@ -29,8 +29,7 @@ from pathlib import Path
 
 import narwhals as nw
 
-from dither.collector.campaigns import CountedElsewhere
-from dither.collector.downloads import read_counted
+from dither.collector.campaigns import CountedElsewhere, read_counted
 from dither.collector.finished import zip_release
 from dither.errors import DitherError, ParameterError, ReportError, TableError
 from dither.release import Release, load_release

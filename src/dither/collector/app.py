@@ -1,4 +1,4 @@
-"""The HTTP application: participants' addresses, the operators' behind keys, and what machines ask about health."""
+"""The HTTP application: participants' API, operators' API, health checks and metrics."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from starlette.routing import request_response
 
 import dither
 from dither.collector.access import Access
-from dither.collector.admin import admin_routes
-from dither.collector.announced import PublicCampaign
+from dither.collector.admin import admin_routes, operator_routes, progress_routes
 from dither.collector.collector import Collector
 from dither.collector.edge import Edge, read_body
-from dither.collector.operators import operator_routes
 from dither.collector.problems import (
     DOCUMENTED,
     Problem,
@@ -36,8 +34,8 @@ from dither.collector.problems import (
     problem,
 )
 from dither.collector.releases import publishing_routes, release_routes
+from dither.collector.rounds import PublicCampaign
 from dither.collector.store import Outcome
-from dither.collector.watching import watching_routes
 from dither.errors import DitherError
 from dither.release.pages import render_page
 from dither.reports import limits
@@ -45,14 +43,14 @@ from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
 REPORTS_TYPE = "application/vnd.dither.reports"
-Pages = Callable[
-    [FastAPI, Collector], None
-]  # a function of a module, so that workers can be told of it
-# Newer versions of the framework trace requests, with addresses and user agents, when the environment asks for it.
+# Adds pages to the application. A function of a module, because workers receive it pickled.
+Pages = Callable[[FastAPI, Collector], None]
+# Newer versions of the framework can trace requests, with addresses and user agents, if the
+# environment asks for it.
 _NO_TELEMETRY: Any = dict.fromkeys(
     ("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False
 )
-# Of a campaign that there is; what strangers send to any other leaves nothing behind.
+# Counted for campaigns that exist; uploads to unknown campaigns leave no trace.
 _REFUSALS = (
     "bad-envelope",
     "wrong-campaign",
@@ -79,7 +77,7 @@ _LOOKUP_DOCS: JsonObject = {
 
 @dataclass(frozen=True)
 class UploadResults:
-    """What became of each report, in the order of the envelope."""
+    """The outcome of each report, in the order of the envelope."""
 
     results: list[Literal[Outcome.STORED, Outcome.DUPLICATE]]
 
@@ -97,15 +95,20 @@ _REPEATED: dict[int | str, JsonObject] = {
 
 
 def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -> Edge:
-    """The application; the collector is stopped when the server stops. The key given is that of the operator; `pages` adds what
-    people look at."""
+    """Build the application; it stops the collector when the server stops.
+
+    Args:
+        collector: The collector to serve.
+        admin_key: The operator's key.
+        pages: Adds pages for people.
+    """
     collector.keys.adopt(admin_key)
     access = Access(collector)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        # Not in the requests' pool of threads: a store that hangs may hold all of them.
+        # Not in the framework's thread pool: a store that hangs may hold all its threads.
         await asyncio.to_thread(collector.stop)
 
     app = FastAPI(
@@ -113,19 +116,17 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         version=dither.__version__,
         description="Collects randomised reports. Errors are problem details (RFC 9457).",
         lifespan=lifespan,
-        docs_url=None,  # the usual page loads scripts from elsewhere
+        docs_url=None,  # the default page loads scripts from another site
         redoc_url=None,
         openapi_url="/openapi.json",
-        redirect_slashes=False,  # a redirect would repeat whatever the request's Host says
+        redirect_slashes=False,  # a redirect would repeat the request's Host header
         telemetry=_NO_TELEMETRY,
     )
-    app.router.routes[:0] = [
-        _upload_route(collector),
-        _lookup_route(collector),
-    ]  # asked for most often
+    # The most frequent requests match first.
+    app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]
     app.include_router(_public_routes(collector))
     app.include_router(admin_routes(collector, access))
-    for routes in (operator_routes, publishing_routes, release_routes, watching_routes):
+    for routes in (operator_routes, publishing_routes, release_routes, progress_routes):
         app.include_router(routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -137,8 +138,10 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
 
 
 class _PlainRoute(APIRoute):
-    """A route whose endpoint gets the request and the parts of its address as they are: the framework's handling of parameters
-    would take longer than all that an upload does here."""
+    """A route whose endpoint receives the request and the path parameters unparsed.
+
+    The framework's handling of parameters would take longer than the rest of an upload.
+    """
 
     def __init__(
         self, path: str, endpoint: Callable[..., Awaitable[Response]], **described: Any
@@ -153,7 +156,11 @@ class _PlainRoute(APIRoute):
 
 def _upload_route(collector: Collector) -> APIRoute:
     async def upload(request: Request, campaign: str) -> Response:
-        """Store an envelope of reports: 201 stored, 200 all stored before with the same bytes, otherwise a problem."""
+        """Store an envelope of reports.
+
+        201 if reports were stored, 200 if all were stored before with the same bytes,
+        otherwise a problem.
+        """
         if request.headers.get("content-type", "").partition(";")[0].strip() != REPORTS_TYPE:
             raise Problem("wrong-media-type", f"send {REPORTS_TYPE}")
         body = await read_body(request)
@@ -186,11 +193,12 @@ def _upload_route(collector: Collector) -> APIRoute:
 
 def _lookup_route(collector: Collector) -> APIRoute:
     async def lookup(request: Request, campaign: str) -> Response:
-        """Tell whether a report with this id is stored: a device with a ticket asks before it draws any noise.
+        """Return whether a report with this id is stored; devices with a ticket ask first.
 
-        The body is the report's id, 32 bytes, of any media type. The id is a hash of the ticket, so only holders
-        of the ticket or of its receipt can ask about it. Ids that were never issued, not yet used, or of another
-        campaign get the same bytes. The id travels in the body because logs of proxies keep addresses.
+        The body is the report's id, 32 bytes, of any media type. The id is a hash of the
+        ticket, so only holders of the ticket or of its receipt can ask about it. Ids that were
+        never issued, not yet used, or belong to another campaign get the same answer. The id
+        is sent in the body because proxies log addresses.
         """
         report_id = await read_body(request, limits.REPORT_ID_BYTES)
         if len(report_id) != limits.REPORT_ID_BYTES:
@@ -220,23 +228,23 @@ def _public_routes(collector: Collector) -> APIRouter:
         responses=DOCUMENTED,
     )
     async def look(campaign: str) -> Response:
-        """The campaign in public: schema, epsilon, state, and the open round's plan."""
+        """Read a campaign: schema, epsilon, state, and the open round's plan."""
         return Response((await collector.find(campaign)).public, media_type="application/json")
 
     @routes.get("/live", tags=["health"], response_class=PlainTextResponse)
     async def live() -> str:
-        """The process answers."""
+        """Check that the process answers."""
         return "live\n"
 
     @routes.get("/ready", tags=["health"], response_class=PlainTextResponse, responses=DOCUMENTED)
     async def ready() -> str:
-        """Reports could be stored now."""
+        """Check that reports could be stored now."""
         await collector.check()
         return "ready\n"
 
     @routes.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Counters in Prometheus' text format."""
+        """Read the metrics in Prometheus' text format."""
         return Response(collector.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @routes.get("/docs", include_in_schema=False)
@@ -248,7 +256,7 @@ def _public_routes(collector: Collector) -> APIRouter:
 
 
 def _docs_page(description: JsonObject) -> str:
-    """The addresses on one plain page, without scripts; /openapi.json has the rest."""
+    """Render all endpoints on one page without scripts; /openapi.json has the details."""
     addresses: dict[str, list[tuple[str, str, str]]] = {}
     for path, entries in description["paths"].items():
         for method, entry in entries.items():
@@ -265,10 +273,13 @@ def _docs_page(description: JsonObject) -> str:
 
 
 def _style_alone(page: str) -> str:
-    """The policy of a page that may use the one style sheet inside it, known by its hash, and nothing else."""
+    """Return a security policy that allows only the style sheet inside the page."""
     sheet = page.partition("<style>")[2].partition("</style>")[0]
     digest = base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 async def _dither_error(request: Request, error: Exception) -> Response:
@@ -284,10 +295,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _no_such_address(request: Request, error: Exception) -> Response:
-    """Parts of addresses are all that the framework reads."""
+    """Answer a path parameter that is not valid; the framework reads nothing else."""
     return problem("not-found")
 
 
 async def _bug(request: Request, error: Exception) -> Response:
-    log.error("an unexpected failure", exc_info=error)
+    log.error("unexpected error", exc_info=error)
     return problem("internal")

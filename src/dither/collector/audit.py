@@ -1,14 +1,15 @@
-"""What operators did: which key, what, when, about which campaign. Never about participants.
+"""The audit log: which key did what, when, to which campaign. Never about participants.
 
-A change is noted in the transaction that makes it, so that there is none without its note and no note of a change that did not
-happen. Whoever acts says so with `acting`, and the store's own writes find it there. What nobody pressed for, such as a round that
-ends by itself, is noted under the collector's name with its day alone: its minute would tell when the last report came.
+An entry is written in the transaction of the change, so both exist or neither. `acting`
+names the operator, and the store's writes read it. An automatic change, such as a round
+that closes by itself, is recorded under the collector's name with its day only: the minute
+would reveal when the last report came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,18 +17,17 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from dither.collector.layout import audit
+from dither.collector.layout import Transaction, audit
 from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
 
-Transaction = Callable[[float], AbstractContextManager[Connection]]
-ITSELF = "(collector)"  # no key may be called so
+ITSELF = "(collector)"  # not a valid name of a key
 MAX_ENTRIES = 1_000  # of one page
-_DETAIL = 300  # signs
+_MAX_DETAIL = 300  # characters
 
 
 @dataclass(frozen=True)
 class _Act:
-    """What is being done, and by whom."""
+    """The operation in progress and its operator."""
 
     who: str
     what: str
@@ -35,7 +35,7 @@ class _Act:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One change. `at` is a time in UTC; a day alone for what the collector did by itself."""
+    """One change. `at` is a time in UTC; only a day for automatic changes."""
 
     number: int
     at: str
@@ -50,7 +50,7 @@ _acting: ContextVar[_Act | None] = ContextVar("acting", default=None)
 
 @contextmanager
 def acting(who: str, what: str) -> Iterator[None]:
-    """Changes of the store inside are noted as this key's act; in this thread, or what is started from it with its context."""
+    """Record changes of the store inside as this key's, in this context."""
     before = _acting.set(_Act(who, what))
     try:
         yield
@@ -59,7 +59,7 @@ def acting(who: str, what: str) -> Iterator[None]:
 
 
 def note(connection: Connection, what: str, campaign: str | None = None, detail: str = "") -> None:
-    """Write down a change in the transaction that makes it; `what` is used where nobody said what is being done."""
+    """Record a change in its own transaction; `what` is used outside `acting`."""
     now = datetime.now(UTC)
     act = _acting.get()
     at = now.date().isoformat() if act is None else now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -69,26 +69,32 @@ def note(connection: Connection, what: str, campaign: str | None = None, detail:
         "who": act.who,
         "what": act.what,
         "campaign": campaign,
-        "detail": detail[:_DETAIL],
+        "detail": detail[:_MAX_DETAIL],
     }
     connection.execute(sa.insert(audit).values(values))
 
 
 class AuditLog:
-    """The log of a store; `write` and `read` give transactions of it."""
+    """The audit log of a store."""
 
     def __init__(self, write: Transaction, read: Transaction) -> None:
         self._write, self._read = write, read
 
     def add(self, what: str, campaign: str | None = None, detail: str = "") -> None:
-        """Note what no transaction of its own makes."""
+        """Record an event in a separate transaction."""
         with self._write(WORK_SECONDS) as connection:
             note(connection, what, campaign, detail)
 
     def entries(
         self, campaign: str | None = None, before: int | None = None, most: int = 100
     ) -> list[AuditEntry]:
-        """The latest entries first, those of one campaign or all; `before` goes on from the last number of a page."""
+        """Return entries, the latest first.
+
+        Args:
+            campaign: Only entries of this campaign.
+            before: Only entries with smaller numbers, to continue after a page.
+            most: Entries of a page.
+        """
         c = audit.c
         query = sa.select(c.number, c.at, c.who, c.what, c.campaign, c.detail).order_by(
             c.number.desc()
@@ -98,5 +104,5 @@ class AuditLog:
         if before is not None:
             query = query.where(c.number < before)
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(query.limit(min(most, MAX_ENTRIES))).all()
-        return [AuditEntry(*row) for row in found]
+            selected = connection.execute(query.limit(min(most, MAX_ENTRIES))).all()
+        return [AuditEntry(*row) for row in selected]

@@ -1,4 +1,13 @@
-"""Connections to PostgreSQL through psycopg 3 whose every wait ends in time, and the addresses they are made from."""
+"""Connections to PostgreSQL through psycopg 3 that never wait past a deadline.
+
+PostgreSQL's own settings (`statement_timeout`, `lock_timeout`, `tcp_user_timeout`,
+keepalives) end most waits and are set below. They cannot end a wait for a server that
+accepts packets and does not answer, nor can `psycopg_pool`, which limits only the wait for
+a free connection. So each wait in libpq is checked against a deadline of the client.
+Without it, `test_stopped_in_its_tracks_senders_are_put_off_in_time_and_all_goes_on_afterwards`
+and `test_the_writer_and_the_store_stop_although_the_database_does_not_answer` in
+tests/crash/test_database_hangs.py fail.
+"""
 
 from __future__ import annotations
 
@@ -15,121 +24,130 @@ from sqlalchemy.engine import Connection
 
 from dither.collector.store import ANSWER_SECONDS
 from dither.errors import InputError
-from dither.types import JsonObject
 
 CONNECT_SECONDS = 3  # for each address of the server; psycopg takes whole seconds, at least 2
-# What the server keeps itself, a little less than the deadline, so that a lock held by somebody costs no connection.
-_STATEMENT_MS = int(800 * ANSWER_SECONDS)
-_LOCK_MS = int(600 * ANSWER_SECONDS)
+# The server's own limits are a little shorter than the client's deadline: a statement that
+# waits for a lock then fails without the loss of the connection.
+_STATEMENT_SHARE = 0.8
+_LOCK_SHARE = 0.6
 _SERVER_SETTINGS = {
-    "statement_timeout": _STATEMENT_MS,
-    "lock_timeout": _LOCK_MS,
+    "statement_timeout": int(1000 * _STATEMENT_SHARE * ANSWER_SECONDS),
+    "lock_timeout": int(1000 * _LOCK_SHARE * ANSWER_SECONDS),
     "idle_in_transaction_session_timeout": 60_000,
-    # A collector that vanished without a word must not keep the database from the next one for hours.
+    # A collector whose machine vanished must not hold locks for hours.
     "tcp_keepalives_idle": 10,
     "tcp_keepalives_interval": 5,
     "tcp_keepalives_count": 3,
 }
-_CLIENT_SETTINGS = {
+_CLIENT_SETTINGS: dict[str, Any] = {
     "keepalives": 1,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
     "tcp_user_timeout": int(1000 * ANSWER_SECONDS),
+    "connect_timeout": CONNECT_SECONDS,
 }
 
 
-class Late(psycopg.OperationalError):
-    """The database did not answer before the deadline; the connection is gone."""
+class DeadlineExceeded(psycopg.OperationalError):
+    """The database did not answer before the deadline; the connection is closed."""
 
 
-class Patience(threading.local):
-    """How long the operations of one store may still wait: one deadline for each thread, and an end for all."""
+class Deadline(threading.local):
+    """The deadline of a store's operations: one for each thread.
 
-    granted = ANSWER_SECONDS  # what the operation under way was given as a whole
+    Args:
+        closed: Set when the store is closed, which ends all waits.
+    """
+
+    granted = ANSWER_SECONDS  # seconds that the current operation has in all
     _until: float | None = None
 
     def __init__(self, closed: threading.Event) -> None:
-        self._closed = closed  # the same in all threads
+        self._closed = closed
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Everything inside waits for the database this long altogether; inside another such block, not longer than that one."""
+        """Limit all waits inside to `seconds` together; a shorter outer limit stays."""
         outer = self._until, self.granted
-        if self._until is None or time.monotonic() + seconds < self._until:
-            self._until, self.granted = time.monotonic() + seconds, seconds
+        until = time.monotonic() + seconds
+        if self._until is None or until < self._until:
+            self._until, self.granted = until, seconds
         try:
             yield
         finally:
             self._until, self.granted = outer
 
     @property
-    def deadline(self) -> float:
-        """When waiting ends; what is done outside any block has the usual time from now on."""
+    def at(self) -> float:
+        """When waiting ends; outside `within`, the default time from now."""
         return time.monotonic() + ANSWER_SECONDS if self._until is None else self._until
 
-    def check(self, deadline: float) -> None:
-        """Raise `Late` if there is nothing left to wait for."""
+    def check(self, at: float) -> None:
+        """Raise `DeadlineExceeded` if the time is over or the store was closed."""
         if self._closed.is_set():
-            raise Late("the store was closed while it waited for the database")
-        if time.monotonic() > deadline:
-            raise Late(f"no answer within {self.granted:g} s")
+            raise DeadlineExceeded("the store was closed while it waited for the database")
+        if time.monotonic() > at:
+            raise DeadlineExceeded(f"no answer within {self.granted:g} s")
 
 
 class _BoundedConnection(psycopg.Connection[Any]):
-    """A connection all of whose waits end at the deadline; it is closed then, for nobody knows what the server still does."""
+    """A connection whose waits end at the deadline.
 
-    patience: Patience
+    It is closed then, because the state of the server's side is unknown.
+    """
 
-    def wait(self, gen: PQGen[RV], *arguments: Any, **more: Any) -> RV:
+    deadline: Deadline
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
         try:
-            return super().wait(_watched(gen, self.patience), *arguments, **more)
-        except Late:
+            return super().wait(_checked(gen, self.deadline), *arguments, **options)
+        except DeadlineExceeded:
             self.close()
             raise
 
 
-def _watched(steps: PQGen[RV], patience: Patience) -> PQGen[RV]:
-    """The same steps, with a look at the clock before each but the first."""
-    deadline = patience.deadline
+def _checked(steps: PQGen[RV], deadline: Deadline) -> PQGen[RV]:
+    """Run the same steps and check the deadline before each but the first."""
+    at = deadline.at
     try:
         wanted = next(steps)
         while True:
             ready = yield wanted
-            patience.check(deadline)
+            deadline.check(at)
             wanted = steps.send(ready)
     except StopIteration as end:
         value: RV = end.value
         return value
 
 
-def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
-    """An engine whose connections are bounded, and whose errors never show what was stored."""
+def bounded_engine(address: sa.URL, deadline: Deadline) -> sa.Engine:
+    """Create an engine whose connections keep the deadline and whose errors hide parameters."""
     settings = " ".join(f"-c {name}={value}" for name, value in _SERVER_SETTINGS.items())
     given = address.query.get("options", "")
-    options = f"{settings} {given if isinstance(given, str) else ' '.join(given)}".strip()
+    given_text = given if isinstance(given, str) else " ".join(given)
+    options = f"{settings} {given_text}".strip()
     engine = sa.create_engine(
         address,
         pool_pre_ping=True,
         pool_timeout=ANSWER_SECONDS,
         hide_parameters=True,
-        connect_args={**_CLIENT_SETTINGS, "connect_timeout": CONNECT_SECONDS, "options": options},
+        connect_args={**_CLIENT_SETTINGS, "options": options},
     )
 
     def connect(
-        dialect: object, record: object, arguments: list[str], parameters: JsonObject
+        dialect: object, record: object, arguments: list[str], parameters: dict[str, Any]
     ) -> _BoundedConnection:
-        patience.check(patience.deadline)
+        deadline.check(deadline.at)
         made = _BoundedConnection.connect(*arguments, **parameters)
-        made.patience = patience
+        made.deadline = deadline
         return made
 
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.dbapi_connection
-        if patience.granted > ANSWER_SECONDS and not driver.autocommit:
-            connection.exec_driver_sql(
-                f"SET LOCAL statement_timeout = {int(800 * patience.granted)}"
-            )
+        if deadline.granted > ANSWER_SECONDS and not driver.autocommit:
+            limit = int(1000 * _STATEMENT_SHARE * deadline.granted)
+            connection.exec_driver_sql(f"SET LOCAL statement_timeout = {limit}")
 
     sa.event.listen(engine, "do_connect", connect)
     sa.event.listen(engine, "begin", begin)
@@ -137,15 +155,16 @@ def bounded_engine(address: sa.URL, patience: Patience) -> sa.Engine:
 
 
 def read_address(text: str) -> sa.URL:
-    """Where a database is. Refusals repeat nothing of the address but names, for it may hold a password."""
+    """Parse a postgresql:// address. Errors repeat only names: it may hold a password."""
     try:
         url = sa.make_url("postgresql:" + text.partition(":")[2]).set(
             drivername="postgresql+psycopg"
         )
-        url.get_dialect()().create_connect_args(url)  # reads hosts and ports among the options
+        url.get_dialect()().create_connect_args(url)  # parses hosts and ports in the options
     except (sa.exc.ArgumentError, ValueError):
         raise InputError(
-            "the store's address cannot be read; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE with a number as the port",
+            "the store's address cannot be read; write "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE with a number as the port",
             where="store",
         ) from None
     if url.port is not None and not 0 < url.port < 1 << 16:
@@ -157,8 +176,8 @@ def read_address(text: str) -> sa.URL:
             "the store's address has a second @; write the one in the password as %40",
             where="store",
         )
-    known = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
-    unknown = sorted(set(url.query) - known)
+    options = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    unknown = sorted(set(url.query) - options)
     if unknown:
         raise InputError(
             f"the store's address has an option {unknown[0]!r} that PostgreSQL does not know",

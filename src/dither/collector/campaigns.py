@@ -1,13 +1,15 @@
-"""The life of campaigns: explicit states, each change one transaction, so that a restart at any point finds a whole state.
+"""The life of campaigns: explicit states, and one transaction for each change.
 
     draft --open--> open --close-round--> closing --(tally taken)--> open, the next round
                      ^                     |    \\
                      '---- open, or the ---'     '--(no round left)--> collected --finalise--> finalised
                            protocol refuses
 
-While a round is `closing` no report is taken, none is refused for good, and the stored ones do not change: taking the tally and
-computing the next plan are pure, so a crash there loses nothing, and `close-round` again goes on. Every operation may be repeated
-safely. A collected campaign becomes a release: the fitted model, a synthetic table, the guarantee and what was asked.
+While a round is `closing`, no report is taken, none is refused for good, and the stored
+ones do not change. Taking the tally and computing the next plan are pure, so a crash there
+loses nothing, and a repeated `close-round` continues. Every operation may be repeated. A
+collected campaign becomes a release: the fitted model, a synthetic table, the guarantee and
+what was asked.
 """
 
 from __future__ import annotations
@@ -21,11 +23,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.announced import OpenRound, a_round, public
 from dither.collector.finished import make_release, zip_release
-from dither.collector.schedule import round_closes
+from dither.collector.rounds import OpenRound, announcement, open_round, round_closes
 from dither.collector.spec import (
     CampaignSpec,
     NewCampaign,
@@ -38,25 +42,26 @@ from dither.collector.store import (
     Move,
     State,
     Store,
-    StoreAway,
     StoredCampaign,
     StoredRound,
     StoreFull,
+    StoreUnavailable,
 )
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.methods import restore
+from dither.methods import ProtocolMachine, restore
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import closing_seconds, token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
+from dither.tally.archive import decoding, unpack
 
 log = logging.getLogger("dither.collector")
 MAX_TOKENS = 1_000_000  # in one request
-TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for one block at most
+TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for at most one block
 
 
 class NoCampaign(DitherError):
-    """There is no campaign of this id."""
+    """No campaign has this id."""
 
     def __init__(self, campaign: str) -> None:
         super().__init__(
@@ -66,16 +71,28 @@ class NoCampaign(DitherError):
 
 @dataclass(frozen=True)
 class CountedElsewhere:
-    """A round's tally that was not counted here, and which reports it counts."""
+    """A round's tally counted outside the collector, with number and digest of its reports."""
 
     tally: RoundTally
     reports: int
     digest: int
 
 
+def read_counted(data: bytes) -> CountedElsewhere:
+    """Read a tally as `dither campaign close-round --tally` sends it.
+
+    Raises:
+        ReportError: The bytes are not such a tally.
+    """
+    meta, arrays = unpack(data)
+    with decoding("tally counted elsewhere"):
+        tally = tally_from_bytes(arrays["tally"].astype(np.uint8, copy=False).tobytes())
+        return CountedElsewhere(tally, int(meta["reports"]), int(meta["digest"], 16))
+
+
 @dataclass(frozen=True)
 class Live:
-    """A campaign as the collector holds it in memory: always a copy of what the store says."""
+    """A campaign in memory: a copy of what the store holds."""
 
     stored: StoredCampaign
     spec: CampaignSpec
@@ -85,23 +102,26 @@ class Live:
 
     @cached_property
     def plans(self) -> list[Plan]:
-        """What each round so far asks."""
+        """The plan of each round so far."""
         return [plan_from_json(r.plan) for r in self.rounds]
 
     def is_over(self, number: int) -> bool:
-        """Whether there was a round of this number, and its tally is taken."""
+        """Return whether the round existed and its tally was taken."""
         return number < len(self.rounds) and self.rounds[number].state == "closed"
 
     def round(self, number: int) -> OpenRound:
-        """A round so far, open or not, as intake sees it."""
-        return a_round(self.stored, self.spec, self.rounds[number], self.plans[number])
+        """Return a round so far, open or not, as intake sees it."""
+        return open_round(self.stored, self.spec, self.rounds[number], self.plans[number])
 
 
 class Campaigns:
-    """Creates campaigns and moves them along; reads of the current state are from memory.
+    """Creates and moves campaigns; their current state is read from memory.
 
-    `compare` is told each tally taken at a closing, so that a running one can be checked against it; `in_turn` runs a write
-    between those of others, first come, first served; `clock` tells the seconds since 1970.
+    Args:
+        store: Where campaigns are kept.
+        compare: Called with each tally taken at a closing, to check a running tally.
+        in_turn: Runs a write in the order of all writes.
+        clock: Seconds since 1970.
     """
 
     def __init__(
@@ -122,37 +142,41 @@ class Campaigns:
             self._keep(self._load(stored))
 
     def ids(self) -> list[str]:
-        """The ids of all campaigns, sorted."""
+        """Return the ids of all campaigns, sorted."""
         return sorted(self._live)
 
     def get(self, campaign: str) -> Live:
-        """A campaign; an error if there is none of this id."""
-        found = self._live.get(campaign)
-        if found is None:
+        """Return a campaign from memory.
+
+        Raises:
+            NoCampaign: No campaign has this id.
+        """
+        live = self._live.get(campaign)
+        if live is None:
             raise NoCampaign(campaign)
-        return found
+        return live
 
     def current(self, campaign: str) -> Live:
-        """A campaign as it stands now, whichever collector moved it last."""
+        """Return a campaign including moves by other collectors."""
         return self.refresh(campaign) if self._store.shared else self.get(campaign)
 
     def refresh(self, campaign: str) -> Live:
-        """Read a campaign anew from the store."""
+        """Read a campaign from the store again."""
         stored = self._store.campaign(campaign)
         if stored is None:
             self._forget(campaign)
             raise NoCampaign(campaign)
         return self._keep(self._load(stored))
 
-    def look(self) -> None:
-        """Read anew whatever another collector has made or moved since, and forget what it has deleted."""
-        known_before = self.ids()
+    def refresh_all(self) -> None:
+        """Read what other collectors created or moved, and drop what they deleted."""
+        ids_before = self.ids()
         positions = self._store.positions()
-        for campaign in set(known_before) - set(positions):
+        for campaign in set(ids_before) - set(positions):
             self._forget(campaign)
         for campaign, position in positions.items():
-            known = self._live.get(campaign)
-            if known is None or known.stored.moves != position.moves:
+            live = self._live.get(campaign)
+            if live is None or live.stored.moves != position.moves:
                 self.refresh(campaign)
 
     def _forget(self, campaign: str) -> None:
@@ -160,7 +184,7 @@ class Campaigns:
             self._live.pop(campaign, None)
 
     def _keep(self, live: Live) -> Live:
-        """Two threads may have read one campaign; the later state stays."""
+        """Keep a campaign unless another thread has read a later state of it."""
         with self._guard:
             known = self._live.get(live.stored.id)
             if known is None or known.stored.moves <= live.stored.moves:
@@ -168,12 +192,19 @@ class Campaigns:
         return live
 
     def create(self, description: object) -> Live:
-        """A new campaign under a fresh random id, from a description of a `NewCampaign`."""
+        """Create a campaign under a random id.
+
+        Args:
+            description: JSON of a `NewCampaign`.
+
+        Raises:
+            ParameterError: The description is not valid.
+        """
         try:
             asked = read(NewCampaign, description)
             spec, machine, plan = begin(asked)
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-            # The schema's own checks speak of values; numbers beyond a float and the like end up here.
+            # Numbers beyond a float, deep nesting and the like pass the checks of the schema.
             raise ParameterError(
                 f"the campaign cannot be read: {error}", value=description
             ) from None
@@ -185,17 +216,17 @@ class Campaigns:
             )
         campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
-        ends = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
-        first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=ends)
+        closes = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
+        first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=closes)
         stored = StoredCampaign(
             campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state()
         )
-        check_announced(public(stored, spec, a_round(stored, spec, first)), 0)
+        check_announced(announcement(stored, spec, open_round(stored, spec, first)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
 
     def open(self, campaign: str) -> Live:
-        """Open a draft, or take back a closing that has not happened yet; nothing to do if it is open."""
+        """Open a draft, or revoke a closing in progress; an open campaign stays as it is."""
         with self._turn(campaign):
             live = self.refresh(campaign)
             stored = live.stored
@@ -217,17 +248,24 @@ class Campaigns:
         hold: bool = False,
         scheduled: bool = False,
     ) -> Live:
-        """Close a round, take its tally and open the next one, if the protocol has one. A round that is closed stays so.
+        """Close a round, take its tally and open the next one, if the protocol has one.
 
-        With `hold` it takes no more reports and waits for a tally; with `counted` that tally is taken instead of counting here.
-        A `scheduled` closing, which nobody asked for just now, leaves a round alone that somebody holds.
+        A round that is closed already stays so.
+
+        Args:
+            campaign: The campaign.
+            number: The round.
+            counted: A tally to take instead of counting the stored reports.
+            hold: Only stop taking reports, and wait for a tally.
+            scheduled: The closing is automatic, and leaves a held round alone.
         """
         with self._turn(campaign):
             live = self.refresh(campaign)
             stored = live.stored
             if number < 0 or number > stored.round:
                 raise StateError(
-                    f"campaign {campaign} is in round {stored.round}; round {number} is not open yet"
+                    f"campaign {campaign} is in round {stored.round}; "
+                    f"round {number} is not open yet"
                 )
             if number < stored.round or stored.state in (State.COLLECTED, State.FINALISED):
                 return live
@@ -240,22 +278,7 @@ class Campaigns:
             if scheduled and live.rounds[number].held:
                 return live
             if stored.state is State.OPEN or (hold and not live.rounds[number].held):
-                closing = Move(
-                    campaign,
-                    stored.state,
-                    number,
-                    State.CLOSING,
-                    number,
-                    round_state="closing",
-                    held=hold,
-                )
-                closed_now = self._store.move(replace(closing, moves=stored.moves))
-                live = self.refresh(campaign)
-                # A round that has its share stops intake by itself, out of turn: then we go on from there.
-                if not closed_now and (
-                    hold or (live.stored.state, live.stored.round) != (State.CLOSING, number)
-                ):
-                    raise _moved(campaign)
+                live = self._begin_closing(live, hold)
             if hold:
                 return live
             if counted is not None:
@@ -264,12 +287,36 @@ class Campaigns:
             self._take_tally(live, counted)
             return self.refresh(campaign)
 
+    def _begin_closing(self, live: Live, hold: bool) -> Live:
+        """Stop taking reports in the current round."""
+        stored = live.stored
+        closing = Move(
+            stored.id,
+            stored.state,
+            stored.round,
+            State.CLOSING,
+            stored.round,
+            round_state="closing",
+            moves=stored.moves,
+            held=hold,
+        )
+        moved = self._store.move(closing)
+        live = self.refresh(stored.id)
+        # A full round stops its intake without waiting for its turn: continue from there.
+        is_closing = (live.stored.state, live.stored.round) == (State.CLOSING, stored.round)
+        if not moved and (hold or not is_closing):
+            raise _moved(stored.id)
+        return live
+
     def stop_intake(self, campaign: str, number: int) -> None:
-        """Take no more reports in a round that has its share: the first step of `close_round`, without the rest. It waits for no
-        other operation: whoever is at work on the campaign closes the round, or the count of moves decides."""
+        """Take no more reports in a round that is full: the first step of `close_round`.
+
+        It waits for no other operation: an operation in progress closes the round itself, or
+        the count of moves decides.
+        """
         with self._guard:
-            mine = self._turns.setdefault(campaign, threading.Lock())
-        if not mine.acquire(blocking=False):
+            lock = self._turns.setdefault(campaign, threading.Lock())
+        if not lock.acquire(blocking=False):
             return
         try:
             stored = self.get(campaign).stored
@@ -280,21 +327,28 @@ class Campaigns:
                 self._store.move(replace(closing, moves=stored.moves))
                 self.refresh(campaign)
         finally:
-            mine.release()
+            lock.release()
 
     def _check_counted(self, live: Live, counted: CountedElsewhere) -> None:
-        """Refuse a tally of other reports than those stored; the round stays as it is, closing, for another try."""
+        """Refuse a tally of other reports than the stored ones; the round stays closing."""
         reports, digest = self._store.digest(live.stored.id, live.stored.round)
         if (reports, digest) != (counted.reports, counted.digest):
+            others = " other reports" if reports == counted.reports else ""
             raise StateError(
-                f"the tally counts {counted.reports:,} reports, round {live.stored.round} holds {reports:,}"
-                + (", others" if reports == counted.reports else "")
-                + "; it takes no more now: export and count it again, or open it again"
+                f"the tally counts {counted.reports:,} reports, "
+                f"round {live.stored.round} holds {reports:,}{others}; "
+                "it takes no more now: export and count it again, or open it again"
             )
         check_tally(counted.tally, live.plans[live.stored.round], reports)
 
     def finalise(self, campaign: str, rows: int | None = None) -> Live:
-        """Fit the model, make the release and keep it; a finalised campaign keeps the release it has."""
+        """Fit the model and store the release; a finalised campaign keeps the one it has.
+
+        Args:
+            campaign: The campaign.
+            rows: Rows of the synthetic table; by default as many as participants, up to
+                100,000.
+        """
         with self._turn(campaign):
             live = self.refresh(campaign)
             state, last = live.stored.state, live.stored.round
@@ -318,105 +372,115 @@ class Campaigns:
             return self.refresh(campaign)
 
     def delete(self, campaign: str) -> None:
-        """Delete a campaign for good: rounds, reports, tokens and release. One that takes reports has to be stopped before."""
+        """Delete a campaign that takes no reports: rounds, reports, tokens and release."""
         with self._turn(campaign):
             live = self.refresh(campaign)
             if live.stored.state is State.OPEN:
                 raise StateError(
-                    f"campaign {campaign} is open and takes reports; hold it first (close-round --hold)"
+                    f"campaign {campaign} is open and takes reports; "
+                    "hold it first (close-round --hold)"
                 )
             try:
                 if not self._store.delete(campaign, live.stored.moves):
                     raise _moved(campaign)
-            except (StoreFull, StoreAway):
+            except (StoreFull, StoreUnavailable):
                 if self._store.campaign(campaign) is not None:
                     raise
                 log.warning(
-                    "campaign %s is deleted; what it held may stay in the database's files for a while",
+                    "campaign %s is deleted; its reports may stay in the database's files "
+                    "for a while",
                     campaign,
                 )
             self._forget(campaign)
 
     def release(self, campaign: str) -> bytes:
-        """The release of a finalised campaign, a zip file of its folder."""
+        """Return the release of a finalised campaign, a zip file of its folder."""
         self.current(campaign)
-        found = self._store.release(campaign)
-        if found is None:
+        release = self._store.release(campaign)
+        if release is None:
             raise StateError(f"campaign {campaign} has no release yet; finalise it first")
-        return found
+        return release
 
     def issue_tokens(self, campaign: str, count: int) -> list[str]:
-        """Fresh tokens, shown this once: the store keeps their hashes.
+        """Create tokens; the store keeps only their hashes.
 
-        They are stored in blocks, between which uploads go on. Should that fail midway, the hashes stored so far belong to
-        tokens that nobody has seen: useless, and harmless.
+        Hashes are stored in blocks, so that uploads continue in between. If that fails
+        midway, the hashes stored so far belong to tokens that were never shown: useless, and
+        harmless.
         """
         if self.current(campaign).spec.participation != "tokens":
-            raise StateError(f"campaign {campaign} is open to everybody; it needs no tokens")
+            raise StateError(f"campaign {campaign} is open to everyone; it needs no tokens")
         check_whole("count", count, 1, MAX_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
-        # In order as a whole, so that no block tells which tokens came together.
+        # Sorted as a whole, so that no block shows which tokens were issued together.
         hashes = _in_order([token_hash(t) for t in tokens])
         for start in range(0, count, TOKEN_BLOCK):
-            self._in_turn(
-                partial(self._store.add_tokens, campaign, hashes[start : start + TOKEN_BLOCK])
-            )
-        self._store.audit.add(
-            "issue-tokens", campaign, f"{count:,} tokens"
-        )  # before anybody sees one
+            block = hashes[start : start + TOKEN_BLOCK]
+            self._in_turn(partial(self._store.add_tokens, campaign, block))
+        # In the audit log before any token is shown.
+        self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")
         return [t.hex() for t in tokens]
 
     def _tidy(self, live: Live) -> None:
-        """Wipe traces of the order of arrival; that needs room on the disk, without which closing still goes on."""
+        """Remove traces of the order of arrival; without space on the disk, closing continues."""
         try:
             self._store.tidy(live.stored.id, live.stored.round)
-        except (StoreFull, StoreAway) as error:
+        except (StoreFull, StoreUnavailable) as error:
             log.warning(
-                "round %d of campaign %s is not tidied, its files may show the order of arrival: %s",
+                "round %d of campaign %s is not tidied, its files may show the order of arrival: "
+                "%s",
                 live.stored.round,
                 live.stored.id,
                 error,
             )
 
     def _take_tally(self, live: Live, counted: CountedElsewhere | None) -> None:
-        """Give the closing round's tally to the protocol; if that refuses, the round opens again."""
-        campaign, number, spec = live.stored.id, live.stored.round, live.spec
+        """Pass the closing round's tally to the protocol; if it refuses, reopen the round."""
+        stored, number = live.stored, live.stored.round
         try:
-            tally = counted.tally if counted else rebuild(self._store, campaign, live.plans[number])
-            self._compare(campaign, tally)
-            machine = restore(live.stored.machine)
+            plan = live.plans[number]
+            tally = counted.tally if counted else rebuild(self._store, stored.id, plan)
+            self._compare(stored.id, tally)
+            machine = restore(stored.machine)
             machine.close(tally)
-            plan = machine.plan()
-            opened = None
-            if plan is not None:
-                begins = live.rounds[number].start + live.plans[number].population
-                check_plan(plan, spec, number + 1, begins)
-                ends = round_closes(spec, plan, begins, self._clock())
-                opened = StoredRound(
-                    campaign, number + 1, "open", begins, plan.to_json(), closes=ends
-                )
-                check_announced(
-                    public(live.stored, spec, a_round(live.stored, spec, opened)), number + 1
-                )
+            opened = self._next_round(live, machine)
         except DitherError:
-            self._reopen(live.stored)
-            self.refresh(campaign)
+            self._reopen(stored)
+            self.refresh(stored.id)
             raise
         closed = Move(
-            *(campaign, live.stored.state, number, State.COLLECTED, number),
+            stored.id,
+            stored.state,
+            number,
+            State.COLLECTED,
+            number,
             round_state="closed",
             machine=machine.state(),
             tally=tally.to_bytes(),
-            moves=live.stored.moves,
+            moves=stored.moves,
         )
         if opened is not None:
             closed = replace(closed, to_state=State.OPEN, to_round=number + 1, opened=opened)
         self._move(closed)
 
+    def _next_round(self, live: Live, machine: ProtocolMachine[Any]) -> StoredRound | None:
+        """Return the round that the protocol asks for next, after all checks."""
+        plan = machine.plan()
+        if plan is None:
+            return None
+        stored, spec, number = live.stored, live.spec, live.stored.round
+        start = live.rounds[number].start + live.plans[number].population
+        check_plan(plan, spec, number + 1, start)
+        closes = round_closes(spec, plan, start, self._clock())
+        opened = StoredRound(stored.id, number + 1, "open", start, plan.to_json(), closes=closes)
+        announced = announcement(stored, spec, open_round(stored, spec, opened))
+        check_announced(announced, number + 1)
+        return opened
+
     def _open_draft(self, live: Live) -> None:
         stored, first = live.stored, live.rounds[0]
-        ends = round_closes(live.spec, live.plans[0], first.start, self._clock())
-        opened = Move(stored.id, State.DRAFT, 0, State.OPEN, 0, round_state="open", closes=ends)
+        closes = round_closes(live.spec, live.plans[0], first.start, self._clock())
+        opened = Move(stored.id, State.DRAFT, 0, State.OPEN, 0, round_state="open", closes=closes)
         self._move(replace(opened, moves=stored.moves))
 
     def _reopen(self, stored: StoredCampaign) -> None:
@@ -431,34 +495,33 @@ class Campaigns:
 
     @contextmanager
     def _turn(self, campaign: str) -> Iterator[None]:
-        """One operation per campaign at a time."""
+        """Allow one operation per campaign at a time."""
         self.current(campaign)
         with self._guard:
-            mine = self._turns.setdefault(campaign, threading.Lock())
-        with mine, self._store.turn(campaign):
+            lock = self._turns.setdefault(campaign, threading.Lock())
+        with lock, self._store.turn(campaign):
             yield
 
     def _today(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
 
     def _load(self, stored: StoredCampaign) -> Live:
-        spec = read(
-            CampaignSpec, {key: value for key, value in stored.spec.items() if key != "created"}
-        )
+        described = {key: value for key, value in stored.spec.items() if key != "created"}
+        spec = read(CampaignSpec, described)
         rounds = tuple(self._store.rounds(stored.id))
-        now = a_round(stored, spec, rounds[stored.round]) if stored.state is State.OPEN else None
-        return Live(stored, spec, rounds, now, public(stored, spec, now))
+        current = None
+        if stored.state is State.OPEN:
+            current = open_round(stored, spec, rounds[stored.round])
+        return Live(stored, spec, rounds, current, announcement(stored, spec, current))
 
 
 def _moved(campaign: str) -> StateError:
-    return StateError(
-        f"campaign {campaign} was moved by somebody else meanwhile; look at its status"
-    )
+    return StateError(f"campaign {campaign} was moved by another request; check its status")
 
 
 def _in_order(hashes: list[bytes]) -> list[bytes]:
-    """Sorted in small steps: one sort of them all would stop every other thread meanwhile."""
+    """Sort in small steps: sorting all at once would hold the interpreter's lock too long."""
     by_first: list[list[bytes]] = [[] for _ in range(256)]
-    for found in hashes:
-        by_first[found[0]].append(found)
-    return [found for some in by_first for found in sorted(some)]
+    for each in hashes:
+        by_first[each[0]].append(each)
+    return [each for group in by_first for each in sorted(group)]

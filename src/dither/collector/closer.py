@@ -1,12 +1,14 @@
-"""Closes rounds that are due, without anybody pressing: at their number of reports, or at their time.
+"""Closes rounds automatically at their number of reports or at their time.
 
-Guarantee: each once, whichever of several collectors notices first, and also after a restart in the middle of a closing. That
-rests on `Campaigns.close_round`, which may be repeated: who comes second finds the round closed. Nothing is kept here that a
-restart could lose: how many reports a round has and when it closes stand in the store. A round that the method cannot use yet
-(nobody answered) opens again, and is tried again when more reports have come.
+Guarantee: each round is closed once, even if several collectors notice, and after a restart
+in the middle of a closing. That relies on `Campaigns.close_round`, which may be repeated.
+Nothing here would be lost by a restart: counts and times are in the store. A round that
+the method cannot use yet (there are too few answers) opens again and is retried when more
+reports have come.
 
-A round that has its number stops taking reports behind those that wait to be written at that moment, and before any that come
-later: their senders have drawn their noise, so they are counted, and no more than they. Never fewer than its number are in it.
+A round that is full stops taking reports after those that already wait to be written, and
+before any later one. The senders of the waiting reports have drawn their noise, so these
+reports are counted. A round never closes with fewer reports than its number.
 """
 
 from __future__ import annotations
@@ -18,41 +20,54 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from dither.collector.announced import OpenRound
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
+from dither.collector.rounds import OpenRound
 from dither.collector.store import Batch, Outcome, State, Store
 from dither.errors import DitherError, TooFewAnswers
 
 log = logging.getLogger("dither.collector")
-AGAIN_SECONDS = 30.0  # after a closing that failed
+RETRY_SECONDS = 30.0  # after a closing that failed
 COUNT_SECONDS = 1.0  # between two counts of a round that other collectors fill too
-_COUNT_COST = 20  # as many times as long as a count took, none is made again
-Key = tuple[str, int]
+# A count that took t seconds is repeated after this many times t at the earliest, so that
+# counting takes at most 5 % of the database.
+_COUNT_COST = 20
+_Key = tuple[str, int]
 
 
 @dataclass
 class _Count:
-    """How many reports a round had when they were counted, and how many this process has stored since it began to count."""
+    """The number of reports of a round: at the last count, and stored here since.
 
-    found: int = 0
+    Attributes:
+        next_count: When other collectors may have stored enough to count again.
+        full: The round has its number and stops taking reports.
+    """
+
+    counted: int = 0
     since: int = 0
-    again: float = 0.0  # when others may have stored so many that it is worth counting again
-    full: bool = False  # it has its number, and stops taking reports
+    next_count: float = 0.0
+    full: bool = False
 
 
 @dataclass(frozen=True)
 class _Refusal:
-    """A round that could not be closed, when it had so many reports; not to be tried before a time."""
+    """A round that could not be closed, with its number of reports and the time of a retry."""
 
     reports: int
     until: float
 
 
 class Closer:
-    """Looks at all campaigns of a collector. `clock` tells the seconds since 1970, `pace` those between two counts; `behind` runs a
-    function in the writing thread behind all that is queued.
+    """Closes due rounds of a collector's campaigns.
 
-    `committed` and `failed` are called in the writing thread, `look` in one other.
+    `committed` and `commit_unknown` are called in the writing thread, `close_due` in one other.
+
+    Args:
+        campaigns: The campaigns.
+        store: Where reports are counted.
+        clock: Seconds since 1970.
+        monotonic: Seconds between two counts.
+        enqueue: Runs a function in the writing thread after everything queued.
     """
 
     def __init__(
@@ -60,69 +75,70 @@ class Closer:
         campaigns: Campaigns,
         store: Store,
         clock: Callable[[], float] = time.time,
-        pace: Callable[[], float] = time.monotonic,
-        behind: Callable[[Callable[[], None]], None] = lambda function: function(),
+        monotonic: Callable[[], float] = time.monotonic,
+        enqueue: Callable[[Callable[[], None]], None] = lambda function: function(),
     ) -> None:
         self._campaigns = campaigns
         self._store = store
-        self._clock, self._pace, self._behind = clock, pace, behind
-        self._counts: dict[Key, _Count] = {}
-        self._refusals: dict[Key, _Refusal] = {}
+        self._clock, self._monotonic, self._enqueue = clock, monotonic, enqueue
+        self._counts: dict[_Key, _Count] = {}
+        self._refusals: dict[_Key, _Refusal] = {}
         self._guard = threading.Lock()
-        self.due = threading.Event()  # a round may have the number of reports that it wants
+        self.due = threading.Event()  # a round may have its number of reports
 
     def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
-        """Take note of what was just stored."""
+        """Count the new reports of a batch; stop the round's intake if it is full."""
         key = (batch.campaign, batch.round)
         with self._guard:
             count = self._counts.get(key)
             if count is not None:
                 count.since += outcomes.count(Outcome.STORED)
-                reports, mine = count.found + count.since, count.since
+                reports, since = count.counted + count.since, count.since
         try:
-            now = self._campaigns.get(batch.campaign).open_round
-        except NoCampaign:  # deleted just now
+            current = self._campaigns.get(batch.campaign).open_round
+        except NoCampaign:  # deleted a moment ago
             return
-        if now is None or now.wanted is None or now.plan.round != batch.round:
+        if current is None or current.wanted is None or current.plan.round != batch.round:
             return
-        if count is None:  # the first since the round was opened, or since this process was started
-            self._count_first(key, now.wanted)
-        elif reports >= now.wanted:
-            self._has_its_number(key, count, now.wanted)
-        elif self._store.shared and 4 * mine >= now.wanted - (reports - mine):
-            count.again = 0.0  # with what other collectors have stored meanwhile it may be full
+        if count is None:  # the first batch since the round opened or this process started
+            self._count_first(key, current.wanted)
+        elif reports >= current.wanted:
+            self._stop_when_full(key, count, current.wanted)
+        elif self._store.shared and 4 * since >= current.wanted - (reports - since):
+            count.next_count = 0.0  # with the other collectors' reports it may be full
             self.due.set()
 
-    def _count_first(self, key: Key, wanted: int) -> None:
+    def _count_first(self, key: _Key, wanted: int) -> None:
         try:
-            count = _Count(self._store.count(*key), again=self._pace() + COUNT_SECONDS)
-        except DitherError:  # the store was here a moment ago
+            counted = self._store.count(*key)
+        except DitherError:  # the store failed just after a commit; `close_due` counts
             self.due.set()
             return
+        made = _Count(counted, next_count=self._monotonic() + COUNT_SECONDS)
         with self._guard:
-            count = self._counts.setdefault(key, count)
-        if count.found >= wanted:
-            self._has_its_number(key, count, wanted)
+            count = self._counts.setdefault(key, made)
+        if count.counted >= wanted:
+            self._stop_when_full(key, count, wanted)
 
-    def _has_its_number(self, key: Key, count: _Count, wanted: int) -> None:
-        if key in self._refusals:  # closing it was of no use before: `look` knows when to try again
+    def _stop_when_full(self, key: _Key, count: _Count, wanted: int) -> None:
+        if key in self._refusals:  # an earlier closing failed; `close_due` times the retry
             self.due.set()
         elif not count.full:
             count.full = True
-            self._behind(partial(self._stop_intake, key, wanted))
+            self._enqueue(partial(self._stop_intake, key, wanted))
 
-    def _stop_intake(self, key: Key, wanted: int) -> None:
-        """In the writing thread, where nobody else of this process stores anything: count exactly, then take no more."""
+    def _stop_intake(self, key: _Key, wanted: int) -> None:
+        """Count exactly, in the writing thread where this process stores nothing else, and stop."""
         try:
-            found = self._store.count(*key)
+            counted = self._store.count(*key)
             with self._guard:
                 if (count := self._counts.get(key)) is not None:
-                    count.found, count.since, count.full = found, 0, found >= wanted
-            if found >= wanted:
+                    count.counted, count.since, count.full = counted, 0, counted >= wanted
+            if counted >= wanted:
                 self._campaigns.stop_intake(*key)
         except DitherError as error:
             log.warning(
-                "round %d of campaign %s has its share and stays open for now: %s",
+                "round %d of campaign %s is full and stays open for now: %s",
                 key[1],
                 key[0],
                 error,
@@ -130,86 +146,82 @@ class Closer:
         finally:
             self.due.set()
 
-    def failed(self, batch: Batch) -> None:
-        """Nobody knows what became of a commit: count the round anew."""
+    def commit_unknown(self, batch: Batch) -> None:
+        """Drop the count of a round: a commit has an unknown outcome."""
         with self._guard:
             self._counts.pop((batch.campaign, batch.round), None)
 
-    def look(self) -> list[Key]:
-        """Close what is due, and say what was closed."""
+    def close_due(self) -> list[_Key]:
+        """Close the rounds that are due; return their campaigns and numbers."""
         self.due.clear()
-        return [
-            key
-            for campaign in self._campaigns.ids()
-            if (key := self._look_at(self._campaigns.get(campaign)))
-        ]
+        closed: list[_Key] = []
+        for campaign in self._campaigns.ids():
+            key = self._close_if_due(self._campaigns.get(campaign))
+            if key is not None:
+                closed.append(key)
+        return closed
 
-    def _look_at(self, live: Live) -> Key | None:
+    def _close_if_due(self, live: Live) -> _Key | None:
         if live.stored.state not in (State.OPEN, State.CLOSING):
             return None
-        now = live.round(live.stored.round)
-        key = (live.stored.id, now.plan.round)
+        current = live.round(live.stored.round)
+        number = current.plan.round
+        key = (live.stored.id, number)
         refusal = self._refusals.get(key)
-        if live.rounds[now.plan.round].held or (
-            refusal is not None and self._clock() < refusal.until
-        ):
+        waits = refusal is not None and self._clock() < refusal.until
+        if live.rounds[number].held or waits or not self._is_due(key, current):
             return None
-        if not self._is_due(key, now):
-            return None
-        return self._close(key)
+        return key if self._close(key) else None
 
-    def _is_due(self, key: Key, now: OpenRound) -> bool:
-        timely = now.closes is not None and self._clock() >= now.closes
-        if not timely and now.wanted is None:
+    def _is_due(self, key: _Key, current: OpenRound) -> bool:
+        time_is_over = current.closes is not None and self._clock() >= current.closes
+        if not time_is_over and current.wanted is None:
             return False
         refusal = self._refusals.get(key)
-        least = (
-            1 if refusal is None else refusal.reports + 1
-        )  # before that a method refuses it as it did
-        wanted = least if timely or now.wanted is None else max(now.wanted, least)
-        return self._has(key, wanted)
+        # With as many reports as at the last refusal, the method would refuse again.
+        least = 1 if refusal is None else refusal.reports + 1
+        if time_is_over or current.wanted is None:
+            return self._has(key, least)
+        return self._has(key, max(current.wanted, least))
 
-    def _has(self, key: Key, wanted: int) -> bool:
-        """Whether a round has so many reports; they are counted as seldom as that allows."""
+    def _has(self, key: _Key, wanted: int) -> bool:
+        """Return whether a round has this many reports, with as few counts as possible."""
         with self._guard:
-            count = self._counts.setdefault(key, _Count(again=-1.0))
-            reports = count.found + count.since
-            fresh = count.again >= 0 and not (self._store.shared and self._pace() >= count.again)
-            if fresh and reports < wanted:
+            count = self._counts.setdefault(key, _Count(next_count=-1.0))
+            reports = count.counted + count.since
+            outdated = self._store.shared and self._monotonic() >= count.next_count
+            if count.next_count >= 0 and not outdated and reports < wanted:
                 return False
-            count.found, count.since = (
-                reports,
-                0,
-            )  # what is stored from here on may be in the count or not
-        begun = self._pace()
-        found = self._store.count(*key)
-        ended = self._pace()
+            # Reports stored from now on may or may not be part of the count below.
+            count.counted, count.since = reports, 0
+        begun = self._monotonic()
+        counted = self._store.count(*key)
+        ended = self._monotonic()
         with self._guard:
-            count.found = found
-            count.again = ended + max(COUNT_SECONDS, _COUNT_COST * (ended - begun))
-        return found >= wanted
+            count.counted = counted
+            count.next_count = ended + max(COUNT_SECONDS, _COUNT_COST * (ended - begun))
+        return counted >= wanted
 
-    def _close(self, key: Key) -> Key | None:
+    def _close(self, key: _Key) -> bool:
         try:
             self._campaigns.close_round(*key, scheduled=True)
         except Exception as error:
-            known = key in self._refusals
-            self._refusals[key] = _Refusal(0, self._clock() + AGAIN_SECONDS)
+            refused_before = key in self._refusals
+            self._refusals[key] = _Refusal(0, self._clock() + RETRY_SECONDS)
             if not isinstance(error, DitherError):
                 raise
             if isinstance(error, TooFewAnswers):
-                self._refusals[key] = _Refusal(
-                    self._store.count(*key), self._clock() + AGAIN_SECONDS
-                )
-            if not known:
+                reports = self._store.count(*key)
+                self._refusals[key] = _Refusal(reports, self._clock() + RETRY_SECONDS)
+            if not refused_before:
                 log.warning(
                     "round %d of campaign %s is due and cannot be closed yet: %s",
                     key[1],
                     key[0],
                     error,
                 )
-            return None
+            return False
         with self._guard:
             self._counts.pop(key, None)
         self._refusals.pop(key, None)
-        return key
+        return True

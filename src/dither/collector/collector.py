@@ -1,4 +1,4 @@
-"""The parts of a running collector put together: store, writer, running tallies, campaigns and counters."""
+"""A running collector: store, writer, running tallies, campaigns and metrics together."""
 
 from __future__ import annotations
 
@@ -13,69 +13,65 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from dither.collector.announced import OpenRound
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys
 from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
-from dither.collector.postgres import PostgresStore
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
+from dither.collector.rounds import OpenRound
 from dither.collector.sessions import Sessions
-from dither.collector.shared_tallies import SharedTallies
-from dither.collector.store import Batch, Outcome, Row, State, Store, StoreAway
-from dither.collector.tallies import RunningTallies
+from dither.collector.store import Batch, Outcome, Row, State, Store, StoreUnavailable
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import DitherError, ReportError
-from dither.reports import Envelope, decode
+from dither.reports import Envelope, Plan, decode
 from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
 from dither.tally import RoundTally
 
 T = TypeVar("T")
 Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
-UPLOAD_SECONDS = 10.0  # that an upload waits for its commit
-READY_SECONDS = 5.0  # that a question about the store's health, or about what others did, waits
-CLOSER_SECONDS = 0.25  # after which a look is taken at what is due to be closed
-WATCH_SECONDS = (
-    0.5  # after which a look is taken at what other collectors did, if nothing was heard of it
-)
-COUNTERS_SECONDS = 0.5  # after which another worker of this machine shows what this one has counted
-MAX_LOOKUPS = 1_000  # devices that wait to hear whether a report is stored
+UPLOAD_SECONDS = 10.0  # how long an upload waits for its commit
+READY_SECONDS = 5.0  # how long a health check or a refresh waits for the store
+CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
+# Between two refreshes from a shared store, in case a notification is lost.
+WATCH_SECONDS = 0.5
+COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
+MAX_LOOKUPS = 1_000  # devices that may wait to learn whether a report is stored
 LOOKUP_GROUP = 500  # of them that share one query
-STOP_SECONDS = 2.0  # that the end waits for what is queued to be written
-CLOSE_SECONDS = 0.5  # and for the store to be closed
+STOP_SECONDS = 2.0  # how long a shutdown waits for queued reports to be written
+CLOSE_SECONDS = 0.5  # and then for the store to close
 
 
 @dataclass(frozen=True)
 class _Judgement:
-    """The reports that may be stored, where each came in the request, and the outcome of those that may not."""
+    """The valid reports, their places in the request, and the outcomes of the others."""
 
     batch: Batch
     positions: list[int]
     refused: dict[int, Outcome]
 
     def outcomes(self, stored: list[Outcome]) -> list[Outcome]:
-        """One outcome per report, in the order of the request."""
-        found = {**self.refused, **dict(zip(self.positions, stored, strict=True))}
-        return [found[i] for i in range(len(found))]
+        """Return one outcome per report, in the order of the request."""
+        by_position = {**self.refused, **dict(zip(self.positions, stored, strict=True))}
+        return [by_position[i] for i in range(len(by_position))]
 
 
 def judge(envelope: Envelope, current: OpenRound) -> _Judgement:
-    """Check every report against the round: the participant's place, where places decide, its question and the answer's bytes."""
+    """Check every report against the round: the participant, the question and the payload."""
     campaign, plan, start = current.campaign_bytes, current.plan, current.start
     issued = current.participation == "tokens"
     arrival = current.assignment == "arrival"
-    everyone = arrival or (start == 0.0 and plan.population == 1.0)
+    all_asked = arrival or (start == 0.0 and plan.population == 1.0)
     rows: list[Row] = []
     hashes: list[bytes] = []
     positions: list[int] = []
     refused: dict[int, Outcome] = {}
     for i, report in enumerate(envelope.reports):
         token = report.token
-        if not everyone and not is_asked(token, campaign, start, plan.population):
+        if not all_asked and not is_asked(token, campaign, start, plan.population):
             refused[i] = Outcome.NOT_THIS_ROUND
             continue
         if report.question != pick(token, campaign, plan):
@@ -86,24 +82,22 @@ def judge(envelope: Envelope, current: OpenRound) -> _Judgement:
         except ReportError:
             refused[i] = Outcome.MALFORMED
             continue
-        own = report_id(token, campaign, None if arrival else plan.round)
-        rows.append(Row(own, report.question, report.payload))
+        row_id = report_id(token, campaign, None if arrival else plan.round)
+        rows.append(Row(row_id, report.question, report.payload))
         positions.append(i)
         if issued:
             hashes.append(token_hash(token))
     once = arrival and plan.round > 0
-    return _Judgement(
-        Batch(current.campaign, plan.round, rows, hashes if issued else None, once),
-        positions,
-        refused,
-    )
+    batch = Batch(current.campaign, plan.round, rows, hashes if issued else None, once)
+    return _Judgement(batch, positions, refused)
 
 
 class _Lookups:
-    """Tells many devices whether a report with their id is stored, with one query at a time.
+    """Answers whether reports are stored, with one query at a time.
 
-    Devices that ask while a query is under way share the next one. So a flood of questions takes one thread
-    and one connection to the database from everybody else, and at most `MAX_LOOKUPS` wait. Used in one event loop.
+    Devices that ask during a query share the next one. So a flood of lookups uses one
+    thread and one database connection, and at most `MAX_LOOKUPS` devices wait. Used in one
+    event loop.
     """
 
     def __init__(self, store: Store) -> None:
@@ -116,7 +110,7 @@ class _Lookups:
 
         Raises:
             QueueFull: Too many devices ask at once.
-            StoreAway: The store does not answer in time.
+            StoreUnavailable: The store does not answer in time.
         """
         if len(self._waiting) >= MAX_LOOKUPS:
             raise QueueFull(f"{MAX_LOOKUPS:,} devices already wait for such an answer; ask again")
@@ -128,37 +122,47 @@ class _Lookups:
             async with asyncio.timeout(READY_SECONDS):
                 return await answer
         except TimeoutError:
-            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+            raise _no_answer() from None
 
     async def _ask(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting[:LOOKUP_GROUP], self._waiting[LOOKUP_GROUP:]
-            wanted: dict[str, list[bytes]] = {}
-            for campaign, wanted_id, _ in group:
-                wanted.setdefault(campaign, []).append(wanted_id)
+            ids: dict[str, list[bytes]] = {}
+            for campaign, wanted, _ in group:
+                ids.setdefault(campaign, []).append(wanted)
             try:
-                found = await asyncio.wrap_future(
-                    _in_background(partial(self._find, wanted), "dither-lookup")
+                stored = await asyncio.wrap_future(
+                    _in_background(partial(self._select, ids), "dither-lookup")
                 )
-            except Exception as error:  # it belongs to those who wait
+            except Exception as error:  # reported to the devices that wait
                 for _, _, answer in group:
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for campaign, wanted_id, answer in group:
+            for campaign, wanted, answer in group:
                 if not answer.done():
-                    answer.set_result((campaign, wanted_id) in found)
+                    answer.set_result((campaign, wanted) in stored)
 
-    def _find(self, wanted: dict[str, list[bytes]]) -> set[tuple[str, bytes]]:
-        return {
-            (campaign, one)
-            for campaign, ids in wanted.items()
-            for one in self._store.stored_among(campaign, ids)
-        }
+    def _select(self, ids: dict[str, list[bytes]]) -> set[tuple[str, bytes]]:
+        stored: set[tuple[str, bytes]] = set()
+        for campaign, wanted in ids.items():
+            stored |= {(campaign, each) for each in self._store.stored_among(campaign, wanted)}
+        return stored
 
 
 class Collector:
-    """A store with a writing thread. `upload` is called in one event loop; everything else may be called in any thread."""
+    """A store with a writing thread and everything that serves requests.
+
+    `upload` is called in one event loop, the other methods in any thread.
+
+    Args:
+        store: Where campaigns and reports are kept.
+        queue_reports: Reports that may wait to be written before uploads are refused.
+        counters: Folder in which the workers of one machine share their metrics.
+        clock: Seconds since 1970.
+        public_url: The address that participants and readers use. Pages never repeat a
+            Host header instead.
+    """
 
     def __init__(
         self,
@@ -169,48 +173,44 @@ class Collector:
         public_url: str | None = None,
     ) -> None:
         self.store = store
-        self.public_url = public_url  # where participants and readers reach it; no page repeats a Host header instead
-        self.tallies: RunningTallies | SharedTallies = (
-            SharedTallies(
-                store, lambda campaign, number: self.campaigns.get(campaign).plans[number]
-            )
-            if isinstance(store, PostgresStore)
-            else RunningTallies(store)
-        )
+        self.public_url = public_url
         self.writer: Writer[Waiter] = Writer(
             store,
             _deliver,
             self._committed,
-            self._lost,
+            self._commit_unknown,
             queue_reports=queue_reports,
         )
+        self.tallies = store.running_tally(self._plan_of, self.writer.call)
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
         self.campaigns = Campaigns(store, self._compare, self.writer.call, clock)
-        self.closer = Closer(self.campaigns, store, clock, behind=self.writer.soon)
+        self.closer = Closer(self.campaigns, store, clock, enqueue=self.writer.enqueue)
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
-        self.live = LiveProgress(self.campaigns, store, self.sessions.living)
+        self.live = LiveProgress(self.campaigns, store, self.sessions.valid)
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
-        self.stopped = False  # everything queued is written and the store closed
+        self.stopped = False  # everything queued is written and the store is closed
         self._waiters: set[Waiter] = set()
         self._lookups = _Lookups(store)
         self._check: Future[None] | None = None
-        self._look: Future[None] | None = None
+        self._refresh: Future[None] | None = None
         self._ending = threading.Event()
         if counters is not None:
-            threading.Thread(
-                target=self._share_counters, name="dither-counters", daemon=True
-            ).start()
+            _start_daemon(self._share_counters, "dither-counters")
         if store.shared:
-            threading.Thread(target=self._watch, name="dither-watch", daemon=True).start()
-        threading.Thread(target=self._close_due, name="dither-closer", daemon=True).start()
+            _start_daemon(self._watch, "dither-watch")
+        _start_daemon(self._close_due, "dither-closer")
 
     async def upload(self, campaign: str, body: bytes) -> list[Outcome]:
-        """Judge and store the reports of a request; returns after they have been committed.
+        """Check and store the reports of a request; return after the commit.
 
-        A store that takes too long is said to be away. The reports may still be stored later: whoever sends the same bytes
-        again then hears of a duplicate.
+        After a time-out the reports may still be stored; the same bytes sent again are then
+        duplicates.
+
+        Raises:
+            StoreUnavailable: The store did not commit in time.
+            QueueFull: Too many reports wait to be written.
         """
         begun = time.perf_counter()
         live = await self.find(campaign)
@@ -219,85 +219,93 @@ class Collector:
             raise Problem(
                 "wrong-campaign", f"the envelope is for campaign {envelope.campaign.hex()}"
             )
-        now = live.open_round
-        if self.store.shared and (now is None or envelope.round > now.plan.round):
-            await self.look_again()  # another collector may have opened the round
+        current = live.open_round
+        if self.store.shared and (current is None or envelope.round > current.plan.round):
+            await self.refresh_and_wait()  # another collector may have opened the round
             live = self.campaigns.get(campaign)
-            now = live.open_round
-        if now is None or envelope.round != now.plan.round:
+            current = live.open_round
+        if current is None or envelope.round != current.plan.round:
             if not live.is_over(envelope.round):
                 raise _not_open(live, envelope.round)
-            now = live.round(envelope.round)  # the store says whether these very bytes are in it
-        judged = judge(envelope, now)
-        outcomes = judged.outcomes(await self._commit(judged.batch) if judged.batch.rows else [])
+            # The store decides whether these bytes were stored before the round closed.
+            current = live.round(envelope.round)
+        judged = judge(envelope, current)
+        stored = await self._commit(judged.batch) if judged.batch.rows else []
+        outcomes = judged.outcomes(stored)
         self.metrics.upload(time.perf_counter() - begun, outcomes)
         return outcomes
 
     async def is_stored(self, campaign: str, report_id: bytes) -> bool:
-        """Return whether a report of the campaign with this id was committed; what is only queued is not."""
+        """Return whether a report of the campaign with this id was committed."""
         await self.find(campaign)
         return await self._lookups.is_stored(campaign, report_id)
 
     async def find(self, campaign: str) -> Live:
-        """A campaign, also one that another collector has just made."""
+        """Return a campaign, including one that another collector has just created."""
         try:
             return self.campaigns.get(campaign)
         except NoCampaign:
             if not self.store.shared:
                 raise
-        await self.look_again()
+        await self.refresh_and_wait()
         return self.campaigns.get(campaign)
 
-    async def look_again(self) -> None:
-        """Wait for a look at the store that begins from now on; one at a time, however many strangers ask for what is not there."""
-        if self._look is not None and not self._look.done():
-            await asyncio.wait([asyncio.wrap_future(self._look)], timeout=READY_SECONDS)
-        if self._look is None or self._look.done():
-            self._look = _in_background(self.campaigns.look, "dither-look")
+    async def refresh_and_wait(self) -> None:
+        """Wait for a refresh of the campaigns that begins after this call.
+
+        One refresh runs at a time, regardless of the number of requests for absent campaigns.
+        """
+        if self._refresh is not None and not self._refresh.done():
+            await asyncio.wait([asyncio.wrap_future(self._refresh)], timeout=READY_SECONDS)
+        if self._refresh is None or self._refresh.done():
+            self._refresh = _in_background(self.campaigns.refresh_all, "dither-refresh")
         try:
             async with asyncio.timeout(READY_SECONDS):
-                await asyncio.wrap_future(self._look)
+                await asyncio.wrap_future(self._refresh)
         except TimeoutError:
-            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+            raise _no_answer() from None
 
     def _watch(self) -> None:
-        """Take note of what other collectors do, as the store tells of it; should a word get lost, within a second all the same."""
-        away = False
+        """Follow the other collectors of a shared store, by notification or by polling."""
+        failing = False
         while not self._ending.is_set():
             try:
                 self.store.await_change(WATCH_SECONDS)
-                self.campaigns.look()
-                self.tallies.publish_ended(self.writer.call)
-                away = False
-            except Exception as error:  # this thread must live for as long as reports are taken
+                self.campaigns.refresh_all()
+                self.tallies.publish()
+                failing = False
+            except Exception as error:  # this thread must live as long as reports are taken
                 if self._ending.is_set():
                     return
-                if not away and not isinstance(error, DitherError):
-                    log.error("campaigns could not be looked at: %s", type(error).__name__)
-                away = True
+                if not failing and not isinstance(error, DitherError):
+                    log.error("campaigns could not be refreshed: %s", type(error).__name__)
+                failing = True
                 self._ending.wait(WATCH_SECONDS)
 
     def _close_due(self) -> None:
-        """Close what is due; nobody has to press."""
+        """Close rounds that are due."""
         while not self._ending.is_set():
             self.closer.due.wait(CLOSER_SECONDS)
             try:
                 if not self._ending.is_set():
-                    self.closer.look()
-            except Exception as error:  # this thread must live for as long as rounds may come due
+                    self.closer.close_due()
+            except Exception as error:  # this thread must live as long as rounds may come due
                 if self._ending.is_set():
                     return
                 if not isinstance(error, DitherError):
-                    log.error("what is due could not be looked at: %s", type(error).__name__)
+                    log.error("rounds that are due could not be closed: %s", type(error).__name__)
                 self._ending.wait(WATCH_SECONDS)
+
+    def _plan_of(self, campaign: str, number: int) -> Plan:
+        return self.campaigns.get(campaign).plans[number]
 
     def _committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
         self.tallies.committed(batch, outcomes)
         self.closer.committed(batch, outcomes)
 
-    def _lost(self, batch: Batch) -> None:
+    def _commit_unknown(self, batch: Batch) -> None:
         self.tallies.forget(batch.campaign, batch.round)
-        self.closer.failed(batch)
+        self.closer.commit_unknown(batch)
 
     def _share_counters(self) -> None:
         while not self._ending.wait(COUNTERS_SECONDS):
@@ -311,38 +319,46 @@ class Collector:
             async with asyncio.timeout(UPLOAD_SECONDS):
                 return await waiter
         except TimeoutError:
-            raise StoreAway(f"the store did not commit within {UPLOAD_SECONDS:g} s") from None
+            raise StoreUnavailable(
+                f"the store did not commit within {UPLOAD_SECONDS:g} s"
+            ) from None
         finally:
             self._waiters.discard(waiter)
 
     def give_up(self) -> None:
-        """In the event loop: tell all who wait for a commit that the store is away."""
+        """Fail all uploads that wait for a commit; called in the event loop."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(
-                    StoreAway("the collector stops and the store did not commit in time")
+                    StoreUnavailable("the collector stops and the store did not commit in time")
                 )
 
     async def check(self) -> None:
-        """Raise `StoreAway` or `StoreFull` unless reports could be stored now; one question at a time, whoever asks."""
+        """Raise `StoreUnavailable` or `StoreFull` unless reports could be stored now.
+
+        Concurrent callers share one check.
+        """
         if self._check is None or self._check.done():
             self._check = _in_background(self.store.check, "dither-check")
         try:
             async with asyncio.timeout(READY_SECONDS):
                 await asyncio.wrap_future(self._check)
         except TimeoutError:
-            raise StoreAway(f"the store did not answer within {READY_SECONDS:g} s") from None
+            raise _no_answer() from None
 
     def running_tally(self, campaign: str) -> RoundTally:
-        """The tally of everything committed in the open round so far."""
+        """Return the tally of everything committed in the open round so far."""
         live = self.campaigns.get(campaign)
         if live.open_round is None:
             raise Problem("wrong-state", f"campaign {campaign} has no open round")
-        return self.tallies.read(campaign, live.open_round.plan, self.writer.call)
+        return self.tallies.read(campaign, live.open_round.plan)
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """Write what is queued and close the store; False if that took too long, and then it may never happen."""
+        """Write the queued reports and close the store.
 
+        Returns:
+            False if that took longer than `seconds`; unacknowledged reports may be lost.
+        """
         self._ending.set()
         self.questions.stop()
         self.closer.due.set()
@@ -358,51 +374,56 @@ class Collector:
             self.stopped = False
         if not self.stopped:
             log.error(
-                "the store did not end within %g s; what was not acknowledged may not be stored",
+                "the store did not close within %g s; unacknowledged reports may not be stored",
                 seconds,
             )
         return self.stopped
 
     def _compare(self, campaign: str, tally: RoundTally) -> None:
-        """At a closing: a running tally, if one was kept, must equal the stored reports; the stored ones count."""
-        number = tally.plan.round
-        running = self.tallies.kept(campaign, tally.plan, self.writer.call)
+        """At a closing, compare the running tally, if one was kept, with the stored reports."""
+        running = self.tallies.close(campaign, tally.plan)
         if running is not None and running.to_bytes() != tally.to_bytes():
             self.metrics.mismatches.inc()
             log.error(
                 "the running tally of round %d of campaign %s differs from its reports",
-                number,
+                tally.plan.round,
                 campaign,
             )
-        self.tallies.drop(campaign, number)
-        self.writer.call(lambda: self.tallies.forget(campaign, number))
+
+
+def _start_daemon(function: Callable[[], None], name: str) -> None:
+    threading.Thread(target=function, name=name, daemon=True).start()
 
 
 def _in_background(function: Callable[[], T], name: str) -> Future[T]:
-    """Run in a thread of its own, which keeps nobody waiting should it never end: not the process, not a pool of threads."""
+    """Run in a new daemon thread, so that a call that hangs blocks no pool and no exit."""
     outcome: Future[T] = Future()
-    outcome.set_running_or_notify_cancel()  # from here on no caller who gives up can cancel it for the others
+    # A running future cannot be cancelled by one caller who gives up, while others still wait.
+    outcome.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
             outcome.set_result(function())
-        except Exception as error:  # it belongs to whoever waits
+        except Exception as error:  # raised again where the future is awaited
             outcome.set_exception(error)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    _start_daemon(run, name)
     return outcome
 
 
+def _no_answer() -> StoreUnavailable:
+    return StoreUnavailable(f"the store did not answer within {READY_SECONDS:g} s")
+
+
 def _deliver(results: list[WriteResult[Waiter]]) -> None:
-    """In the writing thread: hand a whole group's results to its event loop in one go."""
+    """Pass a group's results from the writing thread to the event loop in one call."""
     results[0].waiter.get_loop().call_soon_threadsafe(_resolve, results)
 
 
 def _resolve(results: list[WriteResult[Waiter]]) -> None:
     for result in results:
-        if (
-            result.waiter.done()
-        ):  # the request was abandoned meanwhile; its reports are stored all the same
+        # A request that was abandoned has a finished waiter; its reports are stored anyway.
+        if result.waiter.done():
             continue
         if result.error is not None:
             result.waiter.set_exception(result.error)
@@ -416,7 +437,8 @@ def _not_open(live: Live, number: int) -> Problem:
         return Problem("round-closed", f"there is no round {number}, and there will be none")
     if number > current or state is State.DRAFT:
         return Problem("round-not-open", f"round {number} is not open yet")
-    # The method may refuse the tally, or the operator take the closing back: the round then opens again.
+    # The method may refuse the tally, or the operator may revoke the closing: the round then
+    # opens again.
     return Problem(
         "round-closing", f"round {number} is being closed; send the same bytes again later"
     )

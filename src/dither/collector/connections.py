@@ -1,12 +1,22 @@
-"""Connections before they are requests: how many there may be, how long each may take, and how much a head may hold.
+"""Limits of connections: their number, the time of each step, and the size of a request's head.
 
-Guarantee: what a stranger sends before the application sees a request takes at most the head's limit and one slice of memory;
-a connection that sends nothing, half a head, or does not read its answer ends after a stated time; when all places are
-taken, the one that has waited longest without a complete request makes room for the next. No address is looked at.
+Guarantee: before the application sees a request, it takes at most the limit of a head and
+one slice of memory. A connection that sends nothing, half a head, or does not read its
+response ends after a fixed time. If all places are taken, the connection that has waited
+longest without a complete request makes room for the next. No address is used.
 
-A stream of events would keep a request's whole stack of frames in memory for as long as somebody watches, and the garbage collector
-would walk over it again and again while reports come. So whoever streams takes the connection over (the extension `TAKE_OVER` of
-a request's scope), and the application returns.
+uvicorn's options (`limit_concurrency`, `timeout_keep_alive`) and the shipped proxy cannot
+replace this module. uvicorn has no limit for a head, for the time of a head, or for an
+unread response, and refuses newcomers where idle connections fill every place. In
+tests/security/test_strangers_cannot_lock_others_out.py these tests fail with them:
+`test_the_limit_of_a_head_holds_while_it_is_read`, `test_a_head_that_drips_is_closed_in_time`,
+`test_an_answer_nobody_reads_does_not_hold_the_connection` and
+`test_a_newcomer_gets_through_while_idle_connections_fill_every_place`. The collector must
+keep these promises without a proxy, too.
+
+An event stream would keep the frames of its request in memory, and the garbage collector
+would traverse them again and again under load. So a stream takes the connection over
+(extension `TAKE_OVER` of the request's scope) and the application returns.
 """
 
 from __future__ import annotations
@@ -25,53 +35,66 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dither.collector.metrics import Metrics
-from dither.collector.problems import EVERYWHERE, Problem, problem, seldom
+from dither.collector.problems import EVERYWHERE, Problem, problem, rate_limited
 from dither.errors import InputError
 
 MAX_CONNECTIONS = 4_000
 MIN_CONNECTIONS = 16
-BACKLOG = 256  # asyncio accepts so many in one go before it tells us of the first
-RESERVE = 128  # file descriptors for the database, exports and the like
-SLICE = 4096  # bytes given to the parser at once; the limits are checked in between
+BACKLOG = 256  # asyncio may accept this many before it reports the first
+RESERVE = 128  # file descriptors for the database, exports and others
+SLICE = 4096  # bytes parsed between two checks of the limits
 _BODILESS = (b"GET", b"HEAD", b"OPTIONS")
-TAKE_OVER = "dither.take_over"  # among a request's extensions
-WRITE_LEAST = 32 << 10  # bytes that somebody has to read in `write_seconds`
+TAKE_OVER = "dither.take_over"  # extension of a request's scope
+WRITE_LEAST = 32 << 10  # bytes that a client must read in `write_seconds`
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What a connection may take. The defaults are the documented ones; tests use smaller ones."""
+    """The limits of connections. The defaults are documented; tests use smaller ones.
+
+    Attributes:
+        most: Open connections.
+        header_bytes: Request line and headers together.
+        header_lines: Headers.
+        pipelined: Requests that may wait behind the current one.
+        head_seconds: From the first byte of a request, or the connection, to the end of its
+            headers.
+        idle_seconds: Between requests.
+        drain_seconds: To send the rest of an answered request, or to read a refusal.
+        write_seconds: To read `WRITE_LEAST` bytes of a response, or all of it.
+    """
 
     most: int = MAX_CONNECTIONS
-    header_bytes: int = 16 << 10  # request line and headers together
+    header_bytes: int = 16 << 10
     header_lines: int = 100
-    pipelined: int = 8  # requests that wait behind one under way
-    head_seconds: float = (
-        10.0  # from the connection or the first byte of a request to the end of its headers
-    )
-    idle_seconds: float = 30.0  # between requests
-    drain_seconds: float = (
-        2.0  # to send the rest of a request that has been answered, or to read a refusal
-    )
-    write_seconds: float = 30.0  # to read WRITE_LEAST bytes of an answer, or all of it
+    pipelined: int = 8
+    head_seconds: float = 10.0
+    idle_seconds: float = 30.0
+    drain_seconds: float = 2.0
+    write_seconds: float = 30.0
 
 
 def room_for_connections(asked: int | None = None) -> int:
-    """How many connections the limit of open files leaves room for; the soft limit is raised towards the hard one."""
+    """Return the number of connections that the limit of open files allows.
+
+    The soft limit is raised towards the hard one if necessary.
+
+    Raises:
+        InputError: The limit is too low for `asked`, or for `MIN_CONNECTIONS`.
+    """
     wanted = (MAX_CONNECTIONS if asked is None else asked) + RESERVE + BACKLOG
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(
-            ValueError, OSError
-        ):  # some systems have a further limit: then the soft one stays
+        # Some systems have a further limit; the soft one then stays.
+        with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = wanted if soft == resource.RLIM_INFINITY else soft - RESERVE - BACKLOG
     if room < MIN_CONNECTIONS or (asked is not None and asked > room):
         raise InputError(
-            f"the system allows this process {soft:,} open files, room for {max(room, 0):,} connections; "
-            "raise it (ulimit -n) or allow fewer connections",
+            f"the system allows this process {soft:,} open files, room for {max(room, 0):,} "
+            "connections; raise it (ulimit -n) or allow fewer connections",
             where="connections",
             value=asked,
         )
@@ -79,30 +102,30 @@ def room_for_connections(asked: int | None = None) -> int:
 
 
 class Phase(Enum):
-    """Where a connection stands; in all but REQUEST it waits for its peer and may have to make room."""
+    """The phase of a connection; in all but REQUEST it waits for its peer and may be evicted."""
 
     HEAD = "no complete head yet"
-    BODY = "no complete body yet"  # the application has its own time for that
+    BODY = "no complete body yet"  # the application limits its time
     REQUEST = "a whole request is being answered"
     IDLE = "between requests"
     DRAIN = "answered before the whole request had come"
-    CLOSING = "its last answer is on the way"
-    REFUSED = "told why, about to be closed"
+    CLOSING = "its last response is being sent"
+    REFUSED = "refused, about to be closed"
 
 
-# Nobody waits for an answer in these.
+# In these phases the peer does not wait for a response.
 _NO_REQUEST = (Phase.HEAD, Phase.BODY, Phase.IDLE, Phase.DRAIN, Phase.REFUSED)
 
 
 class Connections:
-    """All connections of a server: admits them, ends those that take too long, and makes room. In the event loop only."""
+    """The connections of a server: admits, expires and evicts them. Event loop only."""
 
     def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
         self.limits = limits
         self.metrics = metrics
-        self.stopping = False  # from then on a connection without a complete request is closed
+        self.stopping = False  # connections without a complete request are then closed
         self._open: set[GuardedProtocol] = set()
-        self._waiting: dict[GuardedProtocol, None] = {}  # in the order of since when they wait
+        self._waiting: dict[GuardedProtocol, None] = {}  # oldest first
         self._seconds = {
             Phase.HEAD: limits.head_seconds,
             Phase.IDLE: limits.idle_seconds,
@@ -114,13 +137,15 @@ class Connections:
         metrics.connections.set_function(lambda: len(self._open))
 
     def admit(self, connection: GuardedProtocol) -> bool:
-        """Take a connection in; False if all places are taken by requests under way."""
+        """Admit a connection; return False if requests in progress take all places."""
         if len(self._open) >= self.limits.most:
             oldest = next(iter(self._waiting), None)
             reason = "full" if oldest is None else "evicted"
             self.metrics.refused(reason)
-            said = "all %d connections are taken: whoever waits longest makes room, or the new one is refused"
-            seldom.warning(said, self.limits.most)
+            rate_limited.warning(
+                "all %d connections are taken: the one idle longest is closed, or the new one refused",
+                self.limits.most,
+            )
             if oldest is None:
                 return False
             self.forget(oldest)
@@ -131,12 +156,12 @@ class Connections:
         return True
 
     def forget(self, connection: GuardedProtocol) -> None:
-        """A connection has ended or is about to."""
+        """Remove a connection that has ended or is about to."""
         self._open.discard(connection)
         self._waiting.pop(connection, None)
 
     def moved(self, connection: GuardedProtocol) -> None:
-        """A connection has entered another phase."""
+        """Update the order of waiting connections after a change of phase."""
         self._waiting.pop(connection, None)
         if connection.phase is not Phase.REQUEST and connection in self._open:
             self._waiting[connection] = None
@@ -153,30 +178,26 @@ class Connections:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 with limits that hold while a head is read, and times for whatever waits for the peer."""
+    """uvicorn's HTTP/1.1 protocol with limits on heads and on every wait for the peer."""
 
-    def __init__(self, gate: Connections, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, gate: Connections, **options: Any) -> None:
+        super().__init__(**options)
         self.phase = Phase.HEAD
         self.since = self.loop.time()
         self._gate = gate
         self._limits = gate.limits
-        self._head_bytes = 0  # of the head so far, counted when a part of it is complete
+        self._head_bytes = 0  # of the complete parts of the head so far
         self._head_lines = 0
-        self._pending = 0  # bytes given to the parser since it last told us anything
+        self._pending = 0  # bytes given to the parser since its last callback
         self._in_head = False
-        self._complete = True  # the latest request has arrived as a whole
-        self._deaf = False  # what still comes is not ours to read
+        self._complete = True  # the latest request has arrived completely
+        self._ignoring = False  # further data from the peer is dropped
         self._refusal: Problem | None = None
-        self._unanswered: deque[RequestResponseCycle] = (
-            deque()
-        )  # the requests in their order, the one under way first
-        self._left: Callable[[], None] | None = (
-            None  # who has taken the connection over hears of its end
-        )
-        self._unread: tuple[float, int] | None = (
-            None  # since when how many bytes wait to be read by the peer
-        )
+        self._unanswered: deque[RequestResponseCycle] = deque()  # the current request first
+        # Called at the end of a connection that was taken over.
+        self._on_lost: Callable[[], None] | None = None
+        # Time and size when the peer last made progress with the unread bytes.
+        self._unread: tuple[float, int] | None = None
 
     # --- the connection -------------------------------------------------------------------------------------------
 
@@ -185,39 +206,47 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._gate.admit(self):
             self._enter(Phase.HEAD)
             return
-        self._deaf = True
+        self._ignoring = True
         self._send(Problem("too-many-connections", ""))
         transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gate.forget(self)
-        self._deaf = True
-        # uvicorn knows of the latest request only; the others would write to a connection that is gone.
+        self._ignoring = True
+        # uvicorn marks only the latest request; the others would write to a closed connection.
         for cycle in self._unanswered:
             cycle.disconnected = True
             cycle.message_event.set()
         self._unanswered.clear()
         self.pipeline.clear()
         super().connection_lost(exc)
-        if self._left is not None:
-            self._left()
+        if self._on_lost is not None:
+            self._on_lost()
 
-    def take_over(self, left: Callable[[], None]) -> asyncio.Transport | None:
-        """The transport, for whoever writes the rest of the answer under way, in chunks, and closes it; `left` is called when
-        the connection is lost. None if it is lost already. The application returns, and nothing more is read from the peer."""
+    def take_over(self, on_lost: Callable[[], None]) -> asyncio.Transport | None:
+        """Hand the connection to the caller, who writes the rest of the response and closes it.
+
+        The response is chunked. The application returns, and nothing more is read.
+
+        Args:
+            on_lost: Called when the connection is lost.
+
+        Returns:
+            The transport, or None if the connection is lost already.
+        """
         if self.transport.is_closing() or not self._unanswered:
             return None
-        self._left, self._deaf = left, True
+        self._on_lost, self._ignoring = on_lost, True
         self._unanswered[0].response_complete = True
         self._unanswered.clear()
         self.pipeline.clear()
         self.cycle = self.scope = None  # type: ignore[assignment]
         self.headers = []
-        self.flow.resume_reading()  # so that its end is noticed; what was asked behind the stream is not answered
+        self.flow.resume_reading()  # to notice its end; pipelined requests are not answered
         return self.transport
 
     def shutdown(self) -> None:
-        """The server stops: whole requests are answered first."""
+        """Close the connection; complete requests are answered first."""
         if self.phase in _NO_REQUEST:
             self.transport.close()
         else:
@@ -228,7 +257,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def expire(self) -> None:
-        """The time of the present phase is over."""
+        """End the connection, because the time of its phase is over."""
         if self.phase is Phase.HEAD and self._in_head:
             seconds = self._limits.head_seconds
             self._refuse(Problem("timeout", f"the request's head took longer than {seconds:g} s"))
@@ -238,7 +267,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def stuck(self, now: float, seconds: float) -> bool:
-        """Whether the peer has read too little of what waits for it."""
+        """Return whether the peer has read too little in the last `seconds`."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
             self._unread = None
@@ -256,9 +285,9 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- what the peer sends --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._left is not None:  # it has asked for a stream, and has nothing more to say
+        if self._on_lost is not None:  # a peer of an event stream must not send anything
             self.transport.abort()
-        if self._deaf or self.transport.is_closing():
+        if self._ignoring or self.transport.is_closing():
             return
         if self.phase is Phase.IDLE:
             self._enter(Phase.HEAD)
@@ -270,10 +299,9 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._check_head(self._pending)
         except (Problem, httptools.HttpParserError):
             self._refuse(self._refusal or Problem("bad-request", "this is not an HTTP/1.1 request"))
-        except (
-            httptools.HttpParserUpgrade
-        ):  # answered as a plain request; what follows would be another protocol
-            self._deaf = True
+        except httptools.HttpParserUpgrade:
+            # Answered as a plain request; what follows would be another protocol.
+            self._ignoring = True
             if self.cycle is not None:
                 self.cycle.keep_alive = False
 
@@ -297,15 +325,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._pending = 0
         if any(name == b"transfer-encoding" for name, _ in self.headers):
-            self._raise("length-required", "send a Content-Length; nothing is read in chunks")
+            self._raise("length-required", "send a Content-Length; chunked bodies are not read")
         if len(self.pipeline) >= self._limits.pipelined:
             self._raise(
-                "bad-request", f"at most {self._limits.pipelined} requests may wait behind another"
+                "bad-request", f"at most {self._limits.pipelined} requests may be pipelined"
             )
         if self.parser.get_method() in _BODILESS and any(
             n == b"content-length" and int(v) for n, v in self.headers
         ):
-            self._raise("bad-request", "a request of this method takes no body")
+            self._raise("bad-request", "a request with this method has no body")
         super().on_headers_complete()
         self._unanswered.append(self.cycle)
         self._in_head = False
@@ -328,20 +356,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
         if self._unanswered:
-            self._unanswered.popleft().body = (
-                bytearray()
-            )  # nobody reads on, and the connection may stay for long
+            # The body is not read any more, and the connection may stay open for long.
+            self._unanswered.popleft().body = bytearray()
         super().on_response_complete()
-        self._unset_keepalive_if_required()  # one clock for everything: the gate's
-        arriving = (
-            not self._complete and not self._in_head and not self.pipeline
-        )  # the body of the latest request
+        self._unset_keepalive_if_required()  # `Connections` alone measures idle time
+        body_arriving = not self._complete and not self._in_head and not self.pipeline
         if self.transport.is_closing():
             self._enter(Phase.CLOSING)
         elif queued:
-            self._enter(Phase.BODY if arriving else Phase.REQUEST)
+            self._enter(Phase.BODY if body_arriving else Phase.REQUEST)
+        elif self._in_head:
+            self._enter(Phase.HEAD)
         else:
-            self._enter(Phase.HEAD if self._in_head else Phase.DRAIN if arriving else Phase.IDLE)
+            self._enter(Phase.DRAIN if body_arriving else Phase.IDLE)
 
     def _count(self, size: int) -> None:
         self._pending = 0
@@ -360,23 +387,23 @@ class GuardedProtocol(HttpToolsProtocol):
     # --- refusals -------------------------------------------------------------------------------------------------
 
     def _raise(self, cause: str, detail: str) -> None:
-        """Stop the parser, which hides what its callbacks raise."""
+        """Stop the parser; it hides exceptions of its callbacks, so keep the reason."""
         self._refusal = Problem(cause, detail)
         raise self._refusal
 
     def _refuse(self, refusal: Problem) -> None:
-        """Say why and close; silently if an answer to an earlier request is under way."""
-        self._deaf = True
+        """Answer with the reason and close; without an answer during an earlier response."""
+        self._ignoring = True
         if self.cycle is not None and not self.cycle.response_complete:
             self.transport.close()
             return
         self._send(refusal)
-        # Closed at once, the answer could be lost to a peer that is still sending: it may read it first.
+        # If the connection was closed at once, a peer that is still sending could lose the answer.
         self.transport.write_eof()
         self._enter(Phase.REFUSED)
 
     def _send(self, refusal: Problem) -> None:
-        """A whole HTTP answer with problem details, after which the connection is closed."""
+        """Write a complete response with problem details."""
         made = problem(refusal.cause, str(refusal))
         self._gate.metrics.response(made.status_code)
         status = HTTPStatus(made.status_code)

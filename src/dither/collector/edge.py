@@ -1,6 +1,12 @@
-"""What every request passes first: its body's size, and cross-origin headers on the participants' addresses only.
+"""The outermost layer of the application: sizes of bodies, and cross-origin headers.
 
-Plain ASGI: it costs microseconds, and it is the one place that could see an address or a user agent, and does not look.
+It is plain ASGI and costs microseconds. Only the participants' paths get cross-origin
+headers. It is the one place that could read an address or a user agent, and does not.
+
+The shipped proxy limits one body (`client_max_body_size`), and uvicorn has no such limit.
+The sum of all bodies in memory is limited here only:
+`test_bodies_of_all_requests_together_have_a_limit` in
+tests/security/test_strangers_cannot_lock_others_out.py fails without it.
 """
 
 from __future__ import annotations
@@ -16,11 +22,11 @@ from dither.reports import limits
 
 PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
-UPLOAD = "/console/new/file"  # a curator's schema or table, which is read only after the session was seen
+UPLOAD = "/console/new/file"  # a curator's schema or table, read after the session is checked
 BODIES_BYTES = 256 << 20  # of all bodies in memory together
 UPLOAD_BYTES = 64 << 20
-TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, which is read only after the key was seen
-BODY_SECONDS = 30.0  # for a body as a whole
+TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, read after the key is checked
+BODY_SECONDS = 30.0  # for a whole body
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST"),
@@ -30,7 +36,11 @@ _PREFLIGHT = [
 
 
 async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
-    """The whole body, within the limit and in time."""
+    """Read a body within the limits of size and time.
+
+    Raises:
+        Problem: The body is too large, too slow, or the client has disconnected.
+    """
     parts: list[bytes] = []
     size = 0
     try:
@@ -42,8 +52,10 @@ async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
                 parts.append(part)
     except TimeoutError:
         raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
-    except ClientDisconnect:  # nobody hears this; it is no defect of ours that the log should show
-        raise Problem("bad-request", "the sender went away before its body had come") from None
+    except ClientDisconnect:  # not a defect, so the log must not show it as one
+        raise Problem(
+            "bad-request", "the client disconnected before its body was complete"
+        ) from None
     return b"".join(parts)
 
 
@@ -53,10 +65,8 @@ class Edge:
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
-        self._held = 0
-        self.interrupted = (
-            0  # the operator's requests that the end of the server left without a proper answer
-        )
+        self._held = 0  # bytes of all bodies in memory
+        self.interrupted = 0  # operators' requests that the shutdown cancelled
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -64,7 +74,7 @@ class Edge:
             return
         participants = scope["path"].startswith(PARTICIPANTS)
         extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
-        status, ended, mine = 0, False, 0
+        status, ended, received = 0, False, 0
 
         async def answer(message: Message) -> None:
             nonlocal status, ended
@@ -72,21 +82,18 @@ class Edge:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 self._metrics.response(status)
-                given = message.get("headers", [])
-                own = {
-                    name for name, _ in given
-                }  # a file under its hash may be kept, and says so itself
-                message = {
-                    **message,
-                    "headers": [*given, *(pair for pair in extra if pair[0] not in own)],
-                }
+                headers = message.get("headers", [])
+                # Static files set their own cache-control.
+                names = {name for name, _ in headers}
+                defaults = [pair for pair in extra if pair[0] not in names]
+                message = {**message, "headers": [*headers, *defaults]}
             await send(message)
 
         async def read() -> Message:
-            nonlocal mine
+            nonlocal received
             message = await receive()
             size = len(message.get("body", b""))
-            mine += size
+            received += size
             self._held += size
             if size and self._held > BODIES_BYTES:
                 raise Problem("overloaded", "too many bodies are being read at once")
@@ -103,18 +110,19 @@ class Edge:
         try:
             await self._app(scope, read, answer)
         except asyncio.CancelledError:
-            # The server stops and has waited long enough. It ends the connection itself if an answer is half sent.
+            # The grace period of the shutdown is over. The server itself ends a connection
+            # whose response has begun.
             if not status:
                 self.interrupted += scope["path"].startswith(OPERATOR)
-                said = "nothing is known about what was under way; look at the status and repeat it"
-                await problem("stopping", said)(scope, receive, answer)
+                detail = "the outcome of the request is unknown; check the status and repeat it"
+                await problem("stopping", detail)(scope, receive, answer)
         except Exception:
-            # The framework raises a bug once more after it was logged and answered; the server would log it again, and break
-            # the connection under the next request.
+            # The framework raises an error again after it was logged and answered. The server
+            # would log it again and break the connection during the next request.
             if not (ended and status == 500):
                 raise
         finally:
-            self._held -= mine
+            self._held -= received
 
 
 def _refuse(scope: Scope) -> tuple[str, str] | None:
@@ -132,6 +140,5 @@ def _refuse(scope: Scope) -> tuple[str, str] | None:
 def _most_bytes(path: str) -> int:
     if path == UPLOAD:
         return UPLOAD_BYTES
-    return (
-        TALLY_BYTES if path.startswith(OPERATOR) and path.endswith("/tally") else limits.BODY_BYTES
-    )
+    is_tally = path.startswith(OPERATOR) and path.endswith("/tally")
+    return TALLY_BYTES if is_tally else limits.BODY_BYTES

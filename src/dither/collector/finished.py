@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.schedule import crowded_questions, expected_reports, has_excess
+from dither.collector.rounds import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
 from dither.methods import ProtocolMachine
 from dither.methods.histogram.consumer import Consumer, union

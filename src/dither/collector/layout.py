@@ -1,16 +1,18 @@
-"""The tables of a store on an SQL database, and how a store of an earlier layout is carried forward.
+"""The tables of a store on an SQL database, and the migration of earlier layouts.
 
-What the tables lack is the point: no time, no address, no user agent, no counter that grows with arrivals. A report's key is its
-id, a hash of the token, and SQLite keeps the rows in the order of that key, so the file does not tell who came first. On PostgreSQL
-each round's reports are a partition of their own, `reports_KEY`, so that writing one anew or deleting it touches no other.
+The tables hold no time, no address, no user agent, and no counter that grows with
+arrivals. A report's key is its id, a hash of the token, and SQLite keeps the rows in the
+order of that key, so the file does not show who came first. On PostgreSQL each round's
+reports are a partition, `reports_KEY`, that can be rewritten or deleted separately.
 
-The fact `version` names the layout. Opening a store brings it to `VERSION` step by step in one transaction; a store of a layout
-that this version does not know is refused and left as it is.
+The fact `version` names the layout. Opening a store migrates it to `VERSION` step by step
+in one transaction; a store with an unknown layout is refused and not changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 import sqlalchemy as sa
@@ -19,8 +21,11 @@ from sqlalchemy.engine import Connection
 from dither.collector.store import Move
 from dither.errors import InputError
 
+# Opens a transaction that ends within the given seconds.
+Transaction = Callable[[float], AbstractContextManager[Connection]]
 VERSION = 4
-UNTIDIED = "untidied round "  # and the round's key: the name of the fact that its files may show the order of arrival
+# With the round's key, the name of the fact that its files may show the order of arrival.
+UNTIDIED = "untidied round "
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)
@@ -36,9 +41,8 @@ campaigns = sa.Table(
     _filled("round", sa.Integer),
     _filled("machine", sa.LargeBinary),
     sa.Column("release", sa.LargeBinary),
-    _filled(
-        "moves", sa.Integer, server_default="0"
-    ),  # how often it was moved: who expects another number comes too late
+    # Counts the transitions; a transition that expects another number comes too late.
+    _filled("moves", sa.Integer, server_default="0"),
 )
 rounds = sa.Table(
     "rounds",
@@ -50,11 +54,10 @@ rounds = sa.Table(
     _filled("start", sa.Double),
     _filled("plan", sa.Text),
     sa.Column("tally", sa.LargeBinary),
-    _filled("epoch", sa.Integer, server_default="0"),  # how often the running tally was asked for
-    sa.Column("closes", sa.Double),  # when it closes by itself
-    _filled(
-        "held", sa.Integer, server_default="0"
-    ),  # 1 while it waits for a tally that was counted elsewhere
+    _filled("epoch", sa.Integer, server_default="0"),  # see shared_tallies.py
+    sa.Column("closes", sa.Double),  # time of the automatic closing
+    # 1 while it waits for a tally counted outside the collector.
+    _filled("held", sa.Integer, server_default="0"),
     sa.UniqueConstraint("campaign", "number"),
 )
 tokens = sa.Table(
@@ -74,7 +77,7 @@ reports = sa.Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="LIST (round_key)",
 )
-# What each of several collectors has counted of an open round in one epoch; null while that is not known yet.
+# What each of several collectors counted of an open round in one epoch; null until published.
 running = sa.Table(
     "running",
     tables,
@@ -83,7 +86,7 @@ running = sa.Table(
     sa.Column("worker", sa.Text, primary_key=True),
     sa.Column("tally", sa.LargeBinary),
 )
-# Who may operate the collector, and what they did. These tables are about operators and never about participants.
+# The following tables are about operators, never about participants.
 keys = sa.Table(
     "keys",
     tables,
@@ -100,7 +103,7 @@ sessions = sa.Table(
     _filled("key_hash", sa.LargeBinary),
     _filled("expires", sa.BigInteger),
 )
-sign_ins = sa.Table(  # how often somebody tried to sign in, in one span of time
+sign_ins = sa.Table(  # failed sign-ins in one span of time
     "sign_ins",
     tables,
     sa.Column("span", sa.BigInteger, primary_key=True, autoincrement=False),
@@ -116,7 +119,7 @@ audit = sa.Table(
     sa.Column("campaign", sa.Text),
     _filled("detail", sa.Text),
 )
-# Releases that were ever published, with their replicates, and whether anybody may read them now.
+# Releases that were ever published, with their replicates, and whether they are public now.
 publications = sa.Table(
     "publications",
     tables,
@@ -128,26 +131,29 @@ publications = sa.Table(
 
 
 def bring_up_to_date(connection: Connection) -> None:
-    """Make the tables, or carry those of an earlier layout forward; nobody else may be doing the same."""
-    found = None
+    """Create the tables or migrate an earlier layout; the caller holds a lock."""
+    version = None
     if sa.inspect(connection).has_table(facts.name):
-        found = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
-    if found is None:
+        version = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
+    if version is None:
         tables.create_all(connection)
         connection.execute(sa.insert(facts).values(name="version", value=str(VERSION)))
         return
-    if found not in map(str, range(1, VERSION + 1)):
+    if version not in map(str, range(1, VERSION + 1)):
         raise InputError(
-            f"the database has layout {found}; this version of Dither reads layouts 1 to {VERSION}",
-            value=found,
+            f"the database has layout {version}; this version of Dither reads layouts 1 to {VERSION}",
+            value=version,
         )
-    for step in range(int(found), VERSION):
+    for step in range(int(version), VERSION):
         _STEPS[step](connection)
     connection.execute(sa.update(facts).where(facts.c.name == "version").values(value=str(VERSION)))
 
 
 def add_partition(connection: Connection, key: int) -> None:
-    """Where PostgreSQL puts the reports of a round. Attached rather than made in its place, which would lock out all uploads."""
+    """Create the table of a round's reports on PostgreSQL.
+
+    It is attached afterwards: creating it as a partition would block all uploads.
+    """
     name = f"reports_{key:d}"
     connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE reports INCLUDING ALL)")
     connection.exec_driver_sql(
@@ -156,7 +162,7 @@ def add_partition(connection: Connection, key: int) -> None:
 
 
 def _from_1_to_2(connection: Connection) -> None:
-    """Moves are counted, several collectors may count one round, and PostgreSQL keeps each round's reports apart."""
+    """Count moves, share running tallies, and make each round a partition on PostgreSQL."""
     connection.exec_driver_sql("ALTER TABLE campaigns ADD COLUMN moves INTEGER DEFAULT 0 NOT NULL")
     connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN epoch INTEGER DEFAULT 0 NOT NULL")
     running.create(connection)
@@ -167,21 +173,22 @@ def _from_1_to_2(connection: Connection) -> None:
     reports.create(connection)
     for (key,) in connection.execute(sa.select(rounds.c.key).order_by(rounds.c.key)).all():
         add_partition(connection, key)
-        # In the order of ids: what order of arrival the old table had goes with it.
+        # In the order of ids: the order of arrival goes with the old table.
         connection.exec_driver_sql(
-            f"INSERT INTO reports_{key:d} SELECT * FROM reports_before WHERE round_key = {key:d} ORDER BY report_id"
+            f"INSERT INTO reports_{key:d} SELECT * FROM reports_before "
+            f"WHERE round_key = {key:d} ORDER BY report_id"
         )
     connection.exec_driver_sql("DROP TABLE reports_before")
 
 
 def _from_2_to_3(connection: Connection) -> None:
-    """Operators have keys with names and roles, sessions, and an audit log; releases may be made public."""
+    """Add keys with names and roles, sessions, the audit log and public releases."""
     for table in (keys, sessions, sign_ins, audit, publications):
         table.create(connection)
 
 
 def _from_3_to_4(connection: Connection) -> None:
-    """Rounds close by themselves at a time, unless somebody holds them."""
+    """Let rounds close at a time, unless they are held."""
     connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN closes DOUBLE PRECISION")
     connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN held INTEGER DEFAULT 0 NOT NULL")
 
@@ -193,15 +200,15 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
 }
 
 
-def forget_untidied(connection: Connection, keys: Sequence[int]) -> None:
-    """These rounds have been written anew."""
+def clear_untidied(connection: Connection, keys: Sequence[int]) -> None:
+    """Remove the marks of rounds that have been rewritten."""
     connection.execute(
         sa.delete(facts).where(facts.c.name.in_([f"{UNTIDIED}{key}" for key in keys]))
     )
 
 
-def remember_to_tidy(connection: Connection, move: Move) -> None:
-    """Mark a round as untidied from the moment it stops taking reports; the mark goes if it opens again, or once it is tidied."""
+def mark_untidied(connection: Connection, move: Move) -> None:
+    """Mark a round as untidied when it stops taking reports; unmark it if it opens again."""
     if move.round_state not in ("open", "closing"):
         return
     c = rounds.c

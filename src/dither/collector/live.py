@@ -1,12 +1,17 @@
-"""How campaigns get on, for whoever watches: one computation for all who look, and the same bytes for each.
+"""Progress of campaigns for operators: one computation and one set of bytes for all watchers.
 
-A campaign that somebody watches is looked at every `EVERY_SECONDS`; less often where many watch or looking takes long, so that
-all of them together hear of `EVENTS_PER_SECOND` counts: uploads come first. A change of state or round is told at once. An event is
-made once and written to each connection as it is, without a task for any of them. What is told are counts and states, no report and
-no time. Refused reports are counted in memory, by this process since its start: nothing is stored of what is refused.
+A watched campaign is counted every `EVERY_SECONDS`; less often if there are many watchers or
+counting is slow, so that all streams together carry `EVENTS_PER_SECOND`: uploads have
+priority. A change of state or round is sent at once. An event is encoded once and written to
+every connection directly. Events carry counts and states, no report and no time. Refused
+reports are counted in memory since the start of this process; they are never stored.
 
-Guarantee: a stream ends within `CHECK_SECONDS`, and the time that the store takes to answer, after its key was revoked or its
-session has ended.
+Guarantee: a stream ends within `CHECK_SECONDS` (and the time of a database query) after its
+key was revoked or its session ended.
+
+sse-starlette cannot replace this module: its response is an ASGI task for each stream.
+With it, `test_who_watches_holds_no_task_and_has_nothing_more_to_ask` and
+`test_a_stream_ends_with_the_server_at_once` in tests/collector/test_live.py fail.
 """
 
 from __future__ import annotations
@@ -27,28 +32,31 @@ from dither.errors import DitherError
 
 EVERY_SECONDS = 1.0
 EVENTS_PER_SECOND = 100  # of all streams of this process together
-LOOK_SHARE = 0.005  # of the database, for looking at one campaign
-QUIET_SECONDS = 20.0  # after which a line without meaning tells whether anybody still reads
-CHECK_SECONDS = (
-    2.0  # after which keys and sessions are looked at again, each once however many streams it has
-)
-STREAM_SECONDS = 1800.0  # after which whoever watches asks anew
+COUNT_SHARE = 0.005  # of the database's time, for counting one campaign
+KEEPALIVE_SECONDS = 20.0  # without an event, after which a comment line tests the connection
+CHECK_SECONDS = 2.0  # between two checks of keys and sessions, one query for all streams
+STREAM_SECONDS = 1800.0  # after which a watcher must ask again
 MAX_WATCHERS = 2_000
-_LOOKS = 2  # at the store at a time
-_QUIET = b": still here\n\n"
-_LAST = b"0\r\n\r\n"
+_CONCURRENT_COUNTS = 2
+_KEEPALIVE = b": still here\n\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+_NEVER = -1e9  # a time on the monotonic clock before any other
 
 TakeOver = Callable[[Callable[[], None]], asyncio.Transport | None]
-Living = Callable[[set[Credential]], set[Credential]]
+ValidCredentials = Callable[[set[Credential]], set[Credential]]
 
 
 class TooManyWatchers(DitherError):
-    """More watch than are told; ask for the progress now and then instead."""
+    """The limit of event streams is reached; poll the progress instead."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a campaign stands: reports of earlier rounds, those of the present one by question, and what was refused by reason."""
+    """The progress of a campaign.
+
+    It has the number of reports of earlier rounds, those of the current round by question,
+    and the refused reports by reason.
+    """
 
     campaign: str
     state: str
@@ -66,7 +74,7 @@ class Progress:
 
 @dataclass(eq=False, slots=True)
 class _Watcher:
-    """Somebody who watches, and which event they have heard."""
+    """One event stream, and the version of the last event written to it."""
 
     credential: Credential
     until: float
@@ -75,85 +83,94 @@ class _Watcher:
 
     def end(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(_LAST)
+            self.transport.write(_LAST_CHUNK)
             self.transport.close()
 
 
 @dataclass
 class _Watched:
-    """One campaign that somebody watches."""
+    """One campaign with its watchers.
+
+    Attributes:
+        earlier: Reports of closed rounds, which no longer change.
+        counted_at: When it was last counted, on the monotonic clock.
+        count_seconds: How long that took.
+        sent_at: When something was last written to the watchers.
+    """
 
     watchers: set[_Watcher] = field(default_factory=set)
     version: int = 0
     progress: Progress | None = None
     event: bytes = b""
-    earlier: list[int] = field(
-        default_factory=list
-    )  # reports of rounds that are over, which no longer change
-    looked: float = -1e9  # when
-    took: float = 0.0  # seconds
-    told: float = -1e9  # when those who watch were last told something
+    earlier: list[int] = field(default_factory=list)
+    counted_at: float = _NEVER
+    count_seconds: float = 0.0
+    sent_at: float = _NEVER
     task: asyncio.Task[None] | None = None
-    looking: asyncio.Task[Progress] | None = None
+    counting: asyncio.Task[Progress] | None = None
 
 
 class LiveProgress:
-    """Progress of campaigns. All methods but `refused` are called in one event loop. `living` says which of some keys and sessions
-    still are valid; it asks the store, and is called in a thread."""
+    """Progress of campaigns. All methods but `refused` are called in one event loop.
+
+    Args:
+        campaigns: The campaigns.
+        store: Where reports are counted.
+        valid: Returns the credentials that are still valid; called in a thread.
+        clock: Seconds that only increase.
+    """
 
     def __init__(
         self,
         campaigns: Campaigns,
         store: Store,
-        living: Living,
+        valid: ValidCredentials,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._campaigns, self._store, self._living, self._clock = campaigns, store, living, clock
+        self._campaigns, self._store, self._valid, self._clock = campaigns, store, valid, clock
         self._watched: dict[str, _Watched] = {}
         self._refused: dict[str, Counter[str]] = {}
-        self._looks = asyncio.Semaphore(_LOOKS)
+        self._counts = asyncio.Semaphore(_CONCURRENT_COUNTS)
         self._checking: asyncio.Task[None] | None = None
         self._ended = False
 
     def refused(self, campaign: str, cause: str, count: int = 1) -> None:
-        """Reports of a campaign were refused; called where uploads are answered, so it must cost nothing."""
+        """Count refused reports of a campaign; called for every refused upload, so it is cheap."""
         self._refused.setdefault(campaign, Counter())[cause] += count
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
-        return sum(len(found.watchers) for found in self._watched.values())
+        """Number of event streams."""
+        return sum(len(watched.watchers) for watched in self._watched.values())
 
     async def now(self, campaign: str) -> Progress:
-        """Where a campaign stands, at most about a second ago; one look at a time, whoever asks."""
+        """Return the progress, at most about a second old; concurrent callers share a count."""
         watched = self._watched.setdefault(campaign, _Watched())
         try:
-            fresh = self._clock() - watched.looked < self._pause(watched) and not self._moved(
-                campaign, watched
-            )
-            if watched.progress is not None and fresh:
+            recent = self._clock() - watched.counted_at < self._pause(watched)
+            if recent and watched.progress and not self._moved(campaign, watched):
                 return watched.progress
-            if watched.looking is None or watched.looking.done():
-                watched.looking = asyncio.create_task(self._look(campaign, watched))
-            return await asyncio.shield(watched.looking)
+            if watched.counting is None or watched.counting.done():
+                watched.counting = asyncio.create_task(self._count(campaign, watched))
+            return await asyncio.shield(watched.counting)
         finally:
-            self._forget(campaign)
+            self._drop_unwatched(campaign)
 
     async def check_room(self, campaign: str) -> None:
-        """Refuse one more who would watch, where there is no such campaign or no room."""
+        """Raise if the campaign does not exist or the limit of streams is reached."""
         if self.watchers >= MAX_WATCHERS:
-            raise TooManyWatchers("too many watch already; ask for the progress now and then")
+            raise TooManyWatchers("the limit of event streams is reached; poll the progress")
         await self.now(campaign)
 
     def follow(self, campaign: str, credential: Credential, take_over: TakeOver) -> None:
-        """Write server-sent events to a connection: where it stands, then again whenever that has changed."""
+        """Write server-sent events to a connection: the progress now, and after each change."""
         watched = self._watched.setdefault(campaign, _Watched())
         watcher = _Watcher(credential, self._clock() + STREAM_SECONDS)
         watcher.transport = take_over(partial(watched.watchers.discard, watcher))
         if watcher.transport is None:
             return
         watched.watchers.add(watcher)
-        # After a restart all of them come back, though not all in the same moment.
+        # Spreads the return of all watchers after a restart over three seconds.
         watcher.transport.write(_chunk(b"retry: %d\n\n" % (2000 + 3 * (self.watchers % 1000))))
         if self._ended:
             watcher.end()
@@ -163,10 +180,10 @@ class LiveProgress:
         if watched.task is None or watched.task.done():
             watched.task = asyncio.create_task(self._watch(campaign, watched))
         if self._checking is None or self._checking.done():
-            self._checking = asyncio.create_task(self._check())
+            self._checking = asyncio.create_task(self._check_credentials())
 
     def end(self) -> None:
-        """The server stops: everybody's stream ends."""
+        """End all streams: the server stops."""
         self._ended = True
         for watched in self._watched.values():
             self._end_all(watched)
@@ -176,95 +193,96 @@ class LiveProgress:
         for watcher in list(watched.watchers):
             watcher.end()
 
-    def _forget(self, campaign: str) -> None:
-        """Nothing is kept of campaigns that nobody watches, but for a moment's answer."""
+    def _drop_unwatched(self, campaign: str) -> None:
+        """Limit the number of campaigns kept without a watcher."""
         if len(self._watched) > 100:
-            for name, found in list(self._watched.items()):
-                if not found.watchers and name != campaign:
+            for name, watched in list(self._watched.items()):
+                if not watched.watchers and name != campaign:
                     del self._watched[name]
 
     def _pause(self, watched: _Watched) -> float:
-        """Until the next look: telling all who watch, and looking, stay within their shares."""
-        return max(EVERY_SECONDS, self.watchers / EVENTS_PER_SECOND, watched.took / LOOK_SHARE)
-
-    def _moved(self, campaign: str, watched: _Watched) -> bool:
-        """Whether state or round are no longer those that were told; nobody has to be asked for that."""
-        stored = self._campaigns.get(campaign).stored
-        known = watched.progress
-        return known is not None and (known.state, known.round) != (
-            stored.state.value,
-            stored.round,
+        """Return the seconds until the next count, within the shares of events and counting."""
+        return max(
+            EVERY_SECONDS,
+            self.watchers / EVENTS_PER_SECOND,
+            watched.count_seconds / COUNT_SHARE,
         )
 
+    def _moved(self, campaign: str, watched: _Watched) -> bool:
+        """Return whether state or round have changed; this is known without a query."""
+        stored = self._campaigns.get(campaign).stored
+        sent = watched.progress
+        return sent is not None and (sent.state, sent.round) != (stored.state.value, stored.round)
+
     async def _watch(self, campaign: str, watched: _Watched) -> None:
-        """Look and tell for as long as anybody watches."""
+        """Count and send while the campaign has watchers."""
         try:
             while watched.watchers:
-                # While the store is away, who watches hears nothing new.
+                # While the store is unavailable, watchers get no new event.
                 with suppress(DitherError, StoreFailure):
                     await self.now(campaign)
                 until = self._clock() + self._pause(watched)
                 await asyncio.sleep(EVERY_SECONDS)
                 while self._clock() < until and not self._moved(campaign, watched):
-                    if self._clock() - watched.told >= QUIET_SECONDS:
-                        self._tell(watched, quiet=True)
+                    if self._clock() - watched.sent_at >= KEEPALIVE_SECONDS:
+                        self._send(watched, keepalive=True)
                     await asyncio.sleep(EVERY_SECONDS)
-                self._tell_state(campaign, watched)
+                self._send_state(campaign, watched)
         except NoCampaign:  # deleted
             self._end_all(watched)
 
-    async def _check(self) -> None:
-        """End the streams of keys and sessions that are no longer valid, and those whose time is over."""
+    async def _check_credentials(self) -> None:
+        """End the streams of invalid keys and sessions, and those that reached their limit."""
         while self.watchers:
             await asyncio.sleep(CHECK_SECONDS)
             watching = [
                 watcher for watched in self._watched.values() for watcher in watched.watchers
             ]
             credentials = {watcher.credential for watcher in watching}
-            with suppress(
-                DitherError, StoreFailure
-            ):  # a store that is away says nothing about anybody
-                credentials = await asyncio.to_thread(self._living, credentials)
+            # An unavailable store says nothing about any credential.
+            with suppress(DitherError, StoreFailure):
+                credentials = await asyncio.to_thread(self._valid, credentials)
             now = self._clock()
             for watcher in watching:
                 if watcher.credential not in credentials or now >= watcher.until:
                     watcher.end()
 
-    async def _look(self, campaign: str, watched: _Watched) -> Progress:
-        async with self._looks:
+    async def _count(self, campaign: str, watched: _Watched) -> Progress:
+        async with self._counts:
             begun = self._clock()
-            found = await asyncio.to_thread(self._compute, campaign, watched.earlier)
-            watched.looked, watched.took = self._clock(), self._clock() - begun
-        self._learn(watched, found)
-        return found
+            progress = await asyncio.to_thread(self._compute, campaign, watched.earlier)
+            watched.counted_at = self._clock()
+            watched.count_seconds = watched.counted_at - begun
+        self._update(watched, progress)
+        return progress
 
-    def _tell_state(self, campaign: str, watched: _Watched) -> None:
-        """Tell of another state of the same round before anything is counted, which may take long."""
-        stored, known = self._campaigns.get(campaign).stored, watched.progress
-        if known is not None and known.round == stored.round and known.state != stored.state.value:
-            self._learn(watched, replace(known, state=stored.state.value))
-            watched.looked = -1e9
+    def _send_state(self, campaign: str, watched: _Watched) -> None:
+        """Send a new state of the same round before counting, which may take long."""
+        stored, sent = self._campaigns.get(campaign).stored, watched.progress
+        if sent is not None and sent.round == stored.round and sent.state != stored.state.value:
+            self._update(watched, replace(sent, state=stored.state.value))
+            watched.counted_at = _NEVER
 
-    def _learn(self, watched: _Watched, found: Progress) -> None:
-        if found != watched.progress or not watched.event:
-            watched.event = _event(found, watched.progress, self.watchers)
-            watched.progress = found
+    def _update(self, watched: _Watched, progress: Progress) -> None:
+        if progress != watched.progress or not watched.event:
+            watched.event = _event(progress, watched.progress, self.watchers)
+            watched.progress = progress
             watched.version += 1
-            self._tell(watched)
+            self._send(watched)
 
-    def _tell(self, watched: _Watched, quiet: bool = False) -> None:
-        """Write the latest event to all who have not heard it, and otherwise, if asked, a line that says nothing."""
-        watched.told = self._clock()
-        event, line = _chunk(watched.event), _chunk(_QUIET)
+    def _send(self, watched: _Watched, keepalive: bool = False) -> None:
+        """Write the latest event to watchers without it, and to others, if asked, a comment."""
+        watched.sent_at = self._clock()
+        event, comment = _chunk(watched.event), _chunk(_KEEPALIVE)
         for watcher in list(watched.watchers):
             if watcher.seen != watched.version:
                 self._write(watched, watcher, event)
-            elif quiet:
-                self._write(watched, watcher, line)
+            elif keepalive:
+                self._write(watched, watcher, comment)
 
     @staticmethod
     def _write(watched: _Watched, watcher: _Watcher, chunk: bytes) -> None:
-        """Whoever has not read the last event yet hears a later one; the server ends who reads nothing at all."""
+        """Write unless the last event is still unread; the server ends peers that never read."""
         transport = watcher.transport
         if transport is None or transport.is_closing() or transport.get_write_buffer_size():
             return
@@ -288,16 +306,17 @@ class LiveProgress:
 
 
 def _chunk(body: bytes) -> bytes:
-    """A part of an HTTP/1.1 answer whose length nobody knows."""
+    """Encode a part of a chunked HTTP/1.1 response."""
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
-def _event(found: Progress, before: Progress | None, watching: int) -> bytes:
-    """A message for every change; one of the kind `state` before it where state or round have changed.
+def _event(progress: Progress, before: Progress | None, watching: int) -> bytes:
+    """Encode a message, preceded by one of type `state` if state or round have changed.
 
-    How many watch is said beside it, for those who then ask for more: they need not all ask at once.
+    It includes the number of watchers, so that pages that request more can spread out.
     """
-    data = json.dumps({**asdict(found), "watching": watching}, separators=(",", ":"))
-    moved = before is not None and (before.state, before.round) != (found.state, found.round)
-    kinds = ["event: state\n", ""] if moved else [""]
-    return "".join(f"{kind}data: {data}\n\n" for kind in kinds).encode("ascii")
+    data = json.dumps({**asdict(progress), "watching": watching}, separators=(",", ":"))
+    message = f"data: {data}\n\n"
+    if before is None or (before.state, before.round) == (progress.state, progress.round):
+        return message.encode("ascii")
+    return f"event: state\n{message}{message}".encode("ascii")

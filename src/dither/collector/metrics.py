@@ -1,4 +1,4 @@
-"""What a collector counts about itself, for Prometheus. With several workers each shows the sums over all of them."""
+"""Metrics for Prometheus. With several workers, each shows the sums over all of them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dither.collector.store import Outcome
 
-LIVE, ENDED = ".live", ".ended"  # how the names of the files of workers end
+LIVE, ENDED = ".live", ".ended"  # suffixes of the files of running and ended workers
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-disable_created_metrics()  # type: ignore[no-untyped-call] # a counter's birthday would tell when the first report of its outcome came
+# A counter's creation time would reveal when the first report of its outcome came.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """Counters and gauges. They name no campaign and nobody: outcomes and statuses only.
+    """Counters and gauges by outcome and status; they name no campaign and no person.
 
-    `folder` is where the workers of one machine put what they have counted; what one that has ended counted stays.
+    Args:
+        waiting: Returns the number of reports that wait to be written.
+        folder: Where the workers of one machine share their metrics.
     """
 
     def __init__(self, waiting: Callable[[], int] = lambda: 0, folder: Path | None = None) -> None:
@@ -68,21 +71,21 @@ class Metrics:
             self._refused.labels(reason)  # shown from the start
 
     def response(self, status: int) -> None:
-        """A request was answered."""
+        """Count a response."""
         self._of_status(status).inc()
 
     def upload(self, seconds: float, outcomes: list[Outcome]) -> None:
-        """An upload was written, this long after it was read."""
+        """Count an upload, and the seconds from its body to its commit."""
         self._seconds.observe(seconds)
         for outcome, count in Counts(outcomes).items():
             self._of_outcome(outcome.value).inc(count)
 
     def refused(self, reason: str) -> None:
-        """A connection was closed to make room, or refused because there was none."""
+        """Count a connection that was evicted or refused."""
         self._refused.labels(reason).inc()
 
     def text(self) -> str:
-        """Everything, as Prometheus reads it."""
+        """Return all metrics in Prometheus' text format."""
         if self._folder is None:
             return generate_latest(self._registry).decode()
         texts = [generate_latest(self._registry).decode()]
@@ -95,31 +98,29 @@ class Metrics:
         return generate_latest(merged).decode()
 
     def share(self) -> None:
-        """Show the other workers what this one has counted."""
+        """Write this worker's metrics for the others."""
         if self._folder is not None:
             path = self._file(self._folder)
-            beside = path.with_suffix(".new")
-            beside.write_bytes(generate_latest(self._registry))
-            beside.replace(path)
+            new = path.with_suffix(".new")
+            new.write_bytes(generate_latest(self._registry))
+            new.replace(path)
 
     def _file(self, folder: Path) -> Path:
         return folder / f"{os.getpid()}{LIVE}"
 
 
 def retire(folder: Path, process: int) -> None:
-    """A worker has ended: what it had counted stays, what it had open or waiting is gone."""
+    """Keep the counters of a worker that has ended, not its gauges."""
     path = folder / f"{process}{LIVE}"
     if path.exists():
         path.replace(path.with_suffix(ENDED))
 
 
 def _text_of(path: Path) -> str:
-    """What a worker has counted; of one that has ended, what only grows."""
+    """Return the metrics of a worker; of an ended one, only counters and histograms."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (
-        FileNotFoundError
-    ):  # it ended this very moment, and the next look finds it under its other name
+    except FileNotFoundError:  # the worker has just ended; the next read finds the new name
         return ""
     if path.suffix == LIVE:
         return text
@@ -129,7 +130,7 @@ def _text_of(path: Path) -> str:
 
 
 class _Sums:
-    """Metrics of several texts, samples of the same name and labels added up."""
+    """Adds up the samples of several texts by name and labels."""
 
     def __init__(
         self, texts: Iterable[str], kinds: tuple[str, ...] = ("counter", "histogram", "gauge")

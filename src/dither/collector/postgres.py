@@ -1,8 +1,10 @@
-"""PostgreSQL: any number of collectors on one database, a round's row locked against closing while reports of it are stored.
+"""PostgreSQL: any number of collectors on one database.
 
-Guarantee: a report is stored only in a transaction that holds its round's row while the round is open, and a closing waits for all
-of them, whichever process they are in. Locks on that row alone would let a closing wait for ever, for those who add may join others
-who add; so both pass a gate first, an advisory lock of the round, whose queue is fair. Each round's reports are a partition.
+Guarantee: a report is stored only in a transaction that holds its round's row while the
+round is open, and a closing waits for all of these transactions in every process. Row locks
+alone would let a closing wait without end, because new uploads may join those that hold
+the row. So both first take an advisory lock of the round, whose queue is fair. Each
+round's reports are a partition.
 """
 
 from __future__ import annotations
@@ -20,32 +22,37 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from dither.collector import sql_store
-from dither.collector.bounded import Patience, bounded_engine, read_address
-from dither.collector.epochs import Epochs
-from dither.collector.layout import UNTIDIED, add_partition, facts, forget_untidied, rounds
+from dither.collector.bounded import Deadline, bounded_engine, read_address
+from dither.collector.layout import UNTIDIED, add_partition, clear_untidied, facts, rounds
+from dither.collector.shared_tallies import Epochs, SharedTallies
 from dither.collector.sql_store import SqlStore, store_failure
 from dither.collector.store import (
     ANSWER_SECONDS,
     TIDY_SECONDS,
     WORK_SECONDS,
     Batch,
+    InTurn,
+    PlanOf,
     Row,
-    StoreAway,
+    RunningTally,
     StoreBusy,
     StoreFull,
+    StoreUnavailable,
     StoreUntidy,
 )
 from dither.errors import StateError
 from dither.tally.counting import digest_of_words
 
-_LAYOUT = -1  # the advisory lock of whoever makes or changes tables; those of rounds are positive
-_COPY_LEAST = 32  # rows from which COPY is worth its round trips
-_COPY_PAUSE = (
-    100  # groups that are inserted one by one after COPY met a repeat, which costs the whole of it
-)
+# The advisory lock for creating or changing tables; the keys of rounds are positive.
+_LAYOUT_LOCK = -1
+_MIN_COPY_ROWS = 32  # fewer rows do not pay for COPY's round trips
+# A COPY that meets a repeated report fails as a whole. After one, this many groups are
+# inserted row by row: repeats come in bursts, from clients that retry.
+_GROUPS_WITHOUT_COPY = 100
 _INSERT = (
     "INSERT INTO {table} (round_key, report_id, question, payload) "
-    "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) ON CONFLICT DO NOTHING RETURNING report_id"
+    "SELECT %s, * FROM unnest(%s::bytea[], %s::int[], %s::bytea[]) "
+    "ON CONFLICT DO NOTHING RETURNING report_id"
 )
 _COPY = "COPY {table} (round_key, report_id, question, payload) FROM STDIN (FORMAT BINARY)"
 _WORDS = ", ".join(
@@ -53,117 +60,122 @@ _WORDS = ", ".join(
     for i in range(4)
 )
 _DIGEST = (
-    f"SELECT count(*), {_WORDS} "
-    "FROM (SELECT sha256(report_id || int4send(question) || payload) AS hash FROM {table}) AS hashes"
+    f"SELECT count(*), {_WORDS} FROM "
+    "(SELECT sha256(report_id || int4send(question) || payload) AS hash FROM {table}) AS hashes"
 )
-# Stores nothing, and fails where no report could be stored: on a standby, in a database set to read only, without the rights, and
-# while somebody keeps the table locked.
-_COULD_WRITE = "INSERT INTO reports (round_key, report_id, question, payload) SELECT 0, ''::bytea, 0, ''::bytea WHERE false"
-# Refusals that are the state of the database, not of what was sent; psycopg calls most others of this kind OperationalError itself.
-_AWAY = ("25006", "25P03", "42501", "XX")  # read only, idle too long, without the rights, broken
+# Inserts nothing, and fails where no report could be stored: on a standby, in a read-only
+# database, without privileges, and while the table is locked.
+_CHECK_WRITABLE = (
+    "INSERT INTO reports (round_key, report_id, question, payload) "
+    "SELECT 0, ''::bytea, 0, ''::bytea WHERE false"
+)
+# SQLSTATEs of the database's condition that psycopg does not class as OperationalError:
+# read only, idle too long in a transaction, no privilege, internal error.
+_UNAVAILABLE = ("25006", "25P03", "42501", "XX")
 
 
 class PostgresStore(SqlStore):
-    """The store in a database given as postgresql://...; other collectors may use it at the same time."""
+    """The store in a database given as postgresql://...; other collectors may share it."""
 
     shared = True
     _driver_error = psycopg.Error
 
     def __init__(self, url: str) -> None:
         self._closed = threading.Event()
-        self._patience = Patience(self._closed)
-        self._engine = bounded_engine(read_address(url), self._patience)
+        self._deadline = Deadline(self._closed)
+        self._engine = bounded_engine(read_address(url), self._deadline)
         self._listening: Connection | None = None
-        self._copies_to_skip = 0
+        self._groups_without_copy = 0
         try:
-            # Advisory locks and channels are the whole database's; this store is in one schema of it.
+            # Advisory locks and channels belong to the whole database, the store to one schema.
             with self._read(ANSWER_SECONDS) as connection:
-                found = connection.exec_driver_sql(
+                oid = connection.exec_driver_sql(
                     "SELECT current_schema()::regnamespace::oid::bigint"
                 ).scalar()
-            self._space = int(found or 0) & 0x7FFFFFFF
-            gate = ", LATERAL pg_advisory_xact_lock{}({:d}, rounds.key) AS gate"
-            self._keep_state = (gate.format("_shared", self._space), "FOR SHARE OF rounds")
-            self._await_adding = (gate.format("", self._space), "FOR UPDATE OF rounds")
+            self._schema = int(oid or 0) & 0x7FFFFFFF
+            lock = ", LATERAL pg_advisory_xact_lock{}({:d}, rounds.key) AS gate"
+            self._keep_state = (lock.format("_shared", self._schema), "FOR SHARE OF rounds")
+            self._await_adding = (lock.format("", self._schema), "FOR UPDATE OF rounds")
             super().__init__(self._engine)
-            self.epochs = Epochs(self._write, self._read, self._round_alone, self._announce)
+            self.epochs = Epochs(
+                self._write, self._read, self._round_locked, self._announce, self._table
+            )
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Waits for the database end at once."""
+        """Close the store; waits for the database end at once."""
         self._closed.set()
         self._stop_listening()
         self._engine.dispose()
 
+    def running_tally(self, plan_of: PlanOf, in_turn: InTurn) -> RunningTally:
+        """Add up what each collector counted of the reports that it stored."""
+        return SharedTallies(self.epochs, self.round_key, self.turn, plan_of, in_turn)
+
     def _within(self, seconds: float) -> AbstractContextManager[None]:
-        return self._patience.within(seconds)
+        return self._deadline.within(seconds)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
-            # The guarantee rests on the log reaching the disk before the commit returns, whatever the server's default.
+            # Durability must not depend on the server's default.
             connection.exec_driver_sql("SET LOCAL synchronous_commit TO on")
             yield connection
 
     def _table(self, key: int) -> str:
         return f"reports_{key:d}"
 
-    def _alone(self, connection: Connection) -> None:
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", (self._space, _LAYOUT))
+    def _lock_layout(self, connection: Connection) -> None:
+        lock = (self._schema, _LAYOUT_LOCK)
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", lock)
 
-    def _round_made(self, connection: Connection, key: int) -> None:
+    def _round_created(self, connection: Connection, key: int) -> None:
         add_partition(connection, key)
 
     def _drop_reports(self, connection: Connection, key: int) -> None:
         connection.exec_driver_sql(f"DROP TABLE {self._table(key)}")
 
     def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
-        """Rows come sorted, so that two writers never wait for each other in a circle. COPY takes a third of the time of an INSERT,
-        but none of its rows if one of them is there; the ids of those that are have to be told, too."""
+        """Insert by COPY, which takes a third of the time of INSERT, if no row is a repeat.
+
+        The rows are sorted, so that two writers cannot deadlock.
+        """
         table = self._table(key)
-        if len(rows) >= _COPY_LEAST and self._copies_to_skip == 0:
+        if len(rows) >= _MIN_COPY_ROWS and self._groups_without_copy == 0:
             connection.exec_driver_sql("SAVEPOINT fresh")
             try:
                 _copy(connection, table, key, rows)
             except psycopg.errors.UniqueViolation:
                 connection.exec_driver_sql("ROLLBACK TO SAVEPOINT fresh")
-                self._copies_to_skip = _COPY_PAUSE
+                self._groups_without_copy = _GROUPS_WITHOUT_COPY
             else:
                 connection.exec_driver_sql("RELEASE SAVEPOINT fresh")
                 return {row.report_id for row in rows}
-        self._copies_to_skip = max(0, self._copies_to_skip - 1)
+        self._groups_without_copy = max(0, self._groups_without_copy - 1)
         columns = (list(column) for column in zip(*rows, strict=True))
-        return {
-            row[0]
-            for row in connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))
-        }
+        inserted = connection.exec_driver_sql(_INSERT.format(table=table), (key, *columns))
+        return {row[0] for row in inserted}
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
-        """Taken where the reports are: none of them leaves the database."""
+        """Compute the digest in the database; no report leaves it."""
         key = self.round_key(campaign, number)
         with self._read(TIDY_SECONDS) as connection:
-            found = connection.exec_driver_sql(_DIGEST.format(table=self._table(key))).one()
-        return int(found[0]), digest_of_words([int(word) for word in found[1:]])
+            counted = connection.exec_driver_sql(_DIGEST.format(table=self._table(key))).one()
+        return int(counted[0]), digest_of_words([int(word) for word in counted[1:]])
 
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:
         self.epochs.adding(connection, batch.campaign, batch.round, key, epoch)
 
-    def seen_whole(
-        self, campaign: str, number: int
-    ) -> AbstractContextManager[tuple[int, int, Iterator[list[Row]]]]:
-        """A round's key, the epoch that has just ended, and all reports stored until then."""
-        return self.epochs.everything(campaign, number, self._table)
-
-    # --- other collectors -----------------------------------------------------------------------------------------
+    # --- other collectors -----------------------------------------------------------------
 
     def _announce(self, connection: Connection, campaign: str) -> None:
         connection.exec_driver_sql("SELECT pg_notify(%s, %s)", (self._channel, campaign))
 
     @property
     def _channel(self) -> str:
-        return f"dither_{self._space:d}"
+        return f"dither_{self._schema:d}"
 
     def await_change(self, seconds: float) -> None:
         with self._guarded(seconds + ANSWER_SECONDS):
@@ -182,78 +194,74 @@ class PostgresStore(SqlStore):
                 raise
 
     def _stop_listening(self) -> None:
-        held, self._listening = self._listening, None
-        if held is not None and not held.closed:
-            held.invalidate()
-            held.close()
+        session, self._listening = self._listening, None
+        if session is not None and not session.closed:
+            session.invalidate()
+            session.close()
 
     @contextmanager
     def turn(self, campaign: str) -> Iterator[None]:
-        """A session's advisory lock, which a restart of the database ends early; then the count of moves decides alone."""
-        digest = hashlib.sha256(f"{self._space} {campaign}".encode()).digest()
+        """Hold an advisory lock in a separate session.
+
+        A restart of the database ends it early; then `Move.moves` alone decides.
+        """
+        digest = hashlib.sha256(f"{self._schema} {campaign}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
         with self._guarded(WORK_SECONDS + ANSWER_SECONDS):
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             with self._guarded(WORK_SECONDS + ANSWER_SECONDS):
-                deadline = time.monotonic() + WORK_SECONDS
-                while not session.exec_driver_sql(
-                    "SELECT pg_try_advisory_lock(%s)", (key,)
-                ).scalar():
-                    if time.monotonic() > deadline:
-                        raise StateError(
-                            f"another collector is at work on campaign {campaign}; look at its status"
-                        )
-                    time.sleep(0.05)
+                _lock_session(session, key, campaign)
             yield
         finally:
             session.invalidate()  # ends the session, and with it the lock
             session.close()
 
-    # --- tidying --------------------------------------------------------------------------------------------------
+    # --- tidying --------------------------------------------------------------------------
 
     def _rewrite(self, keys: Sequence[int]) -> None:
-        """Heap order and transaction numbers show who came together: write each round anew in the order of ids, as a table that
-        takes the place of its partition, whose file goes."""
+        """Replace each round's partition by a copy in the order of ids.
+
+        Heap order and transaction numbers show which reports came together; the old
+        partition's file goes.
+        """
         for key in keys:
             with self._writing() as connection:
                 table = self._table(key)
-                # Whoever adds waits or has ended; who only reads goes on.
+                # Blocks writers, not readers.
                 connection.exec_driver_sql(f"LOCK TABLE {table} IN SHARE MODE")
                 marked = sa.select(rounds.c.state).join(facts, facts.c.name == f"{UNTIDIED}{key}")
                 if connection.scalar(marked.where(rounds.c.key == key)) in (None, "open"):
-                    continue  # another collector has done it meanwhile, or the round takes reports again
-                anew = f"{table}_{secrets.token_hex(4)}"
-                for statement in (
-                    f"CREATE TABLE {anew} (LIKE reports INCLUDING ALL)",
-                    f"INSERT INTO {anew} SELECT * FROM {table} ORDER BY report_id",
-                    f"ALTER TABLE {anew} ADD CONSTRAINT of_round CHECK (round_key = {key:d})",  # saves a look at every row
-                    f"SET LOCAL lock_timeout = {int(1000 * sql_store.READER_SECONDS)}",
-                ):
-                    connection.exec_driver_sql(statement)
-                try:
-                    connection.exec_driver_sql(f"DROP TABLE {table}")
-                except sa.exc.OperationalError as error:
-                    if isinstance(error.orig, psycopg.errors.LockNotAvailable):
-                        raise StoreUntidy(
-                            "somebody else reads the database and may still see the reports as they came"
-                        ) from None
-                    raise
-                for statement in (
-                    f"ALTER TABLE {anew} RENAME TO {table}",
-                    f"ALTER TABLE reports ATTACH PARTITION {table} FOR VALUES IN ({key:d})",
-                    f"ALTER TABLE {table} DROP CONSTRAINT of_round",
-                ):
-                    connection.exec_driver_sql(statement)
-                forget_untidied(connection, [key])
+                    continue  # another collector has done it, or the round takes reports again
+                self._replace_partition(connection, table, key)
+                clear_untidied(connection, [key])
 
-    def _look(self) -> None:
+    def _replace_partition(self, connection: Connection, table: str, key: int) -> None:
+        copy = f"{table}_{secrets.token_hex(4)}"
+        execute = connection.exec_driver_sql
+        execute(f"CREATE TABLE {copy} (LIKE reports INCLUDING ALL)")
+        execute(f"INSERT INTO {copy} SELECT * FROM {table} ORDER BY report_id")
+        # The constraint saves ATTACH PARTITION a scan of every row.
+        execute(f"ALTER TABLE {copy} ADD CONSTRAINT of_round CHECK (round_key = {key:d})")
+        execute(f"SET LOCAL lock_timeout = {int(1000 * sql_store.READER_SECONDS)}")
+        try:
+            execute(f"DROP TABLE {table}")
+        except sa.exc.OperationalError as error:
+            if isinstance(error.orig, psycopg.errors.LockNotAvailable):
+                raise StoreUntidy(
+                    "another session reads the database and may still see the order of arrival"
+                ) from None
+            raise
+        execute(f"ALTER TABLE {copy} RENAME TO {table}")
+        execute(f"ALTER TABLE reports ATTACH PARTITION {table} FOR VALUES IN ({key:d})")
+        execute(f"ALTER TABLE {table} DROP CONSTRAINT of_round")
+
+    def _check_writable(self) -> None:
         with self._engine.connect() as connection:
-            connection.exec_driver_sql(_COULD_WRITE)
+            connection.exec_driver_sql(_CHECK_WRITABLE)
 
     def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
-        """StoreFull (the disk), StoreAway (no answer, connection, read only, resources), StoreBusy (deadlock), or StoreFailure: the
-        server's messages repeat the values it was given."""
+        """Translate by SQLSTATE; the server's messages may repeat values and are not shown."""
         if not isinstance(cause, psycopg.Error):
             return store_failure(cause, "no code", statement)
         state = cause.sqlstate or ""
@@ -262,13 +270,24 @@ class PostgresStore(SqlStore):
         if isinstance(
             cause, (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
         ):
-            return StoreBusy("the database undid the transaction in favour of another")
-        if isinstance(
-            cause, (psycopg.OperationalError, psycopg.InterfaceError)
-        ) or state.startswith(_AWAY):
-            said = cause.diag.message_primary or str(cause)
-            return StoreAway(f"the database is away: {' '.join(said.split())[:200]}")
+            return StoreBusy("the database rolled back the transaction in favour of another")
+        operational = isinstance(cause, (psycopg.OperationalError, psycopg.InterfaceError))
+        if operational or state.startswith(_UNAVAILABLE):
+            message = cause.diag.message_primary or str(cause)
+            return StoreUnavailable(
+                f"the database is unavailable: {' '.join(message.split())[:200]}"
+            )
         return store_failure(cause, state or "no code", statement)
+
+
+def _lock_session(session: Connection, key: int, campaign: str) -> None:
+    deadline = time.monotonic() + WORK_SECONDS
+    while not session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (key,)).scalar():
+        if time.monotonic() > deadline:
+            raise StateError(
+                f"another collector is working on campaign {campaign}; check its status"
+            )
+        time.sleep(0.05)
 
 
 def _copy(connection: Connection, table: str, key: int, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): one shape, one name for each cause, never a traceback."""
+"""Errors as problem details (RFC 9457): one format, one name per cause, never a traceback."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dither.collector.live import TooManyWatchers
 from dither.collector.publications import NoRelease
 from dither.collector.questions import FileTooLarge, TooManyQuestions
 from dither.collector.sessions import SPAN_SECONDS, SignInRefused, TooManySignIns
-from dither.collector.store import Outcome, StoreAway, StoreFull
+from dither.collector.store import Outcome, StoreFull, StoreUnavailable
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
 from dither.types import JsonObject
@@ -32,7 +32,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "unknown-token": (403, "The token was not issued for this campaign"),
     "not-this-round": (403, "This participant is asked in another round"),
     "no-campaign": (404, "There is no such campaign"),
-    "not-found": (404, "There is nothing here"),
+    "not-found": (404, "There is nothing at this address"),
     "method-not-allowed": (405, "This address does not take that method"),
     "timeout": (408, "The body did not arrive in time"),
     "answered": (409, "This participant has answered in an earlier round"),
@@ -56,7 +56,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "headers-too-large": (431, "The request's headers are too large"),
     "internal": (500, "The collector failed"),
     "round-closing": (503, "The round is being closed and may open again"),
-    "store-away": (503, "The database is away"),
+    "store-away": (503, "The database is unavailable"),
     "too-many-connections": (503, "Too many connections are open"),
     "stopping": (503, "The collector is being stopped"),
     "disk-full": (507, "The disk is full"),
@@ -73,11 +73,12 @@ _RETRY_AFTER = {
     "stopping": 5,
     "disk-full": 60,
 }
-# What is said about these is for the operator: it may name hosts, paths and parameters. The public reads this instead.
+# The details of these may name hosts, paths and parameters. They go to the log; clients get
+# this text instead.
 _PUBLIC = {
     "internal": "the operator finds more in the collector's log",
-    "store-away": "nothing is known about what was being written; send the same bytes again later",
-    "disk-full": "what was being written is not stored; send the same bytes again later",
+    "store-away": "it is unknown whether the request was stored; send the same bytes again later",
+    "disk-full": "the request is not stored; send the same bytes again later",
 }
 _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (NoCampaign, "no-campaign"),
@@ -88,7 +89,7 @@ _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (TooManySignIns, "too-many-sign-ins"),
     (QueueFull, "overloaded"),
     (StoreFull, "disk-full"),
-    (StoreAway, "store-away"),
+    (StoreUnavailable, "store-away"),
     (StateError, "wrong-state"),
     (TooFewAnswers, "too-few-answers"),
     (ReportError, "bad-envelope"),
@@ -101,16 +102,14 @@ DOCUMENTED: dict[int | str, JsonObject] = {
         "content": {"application/problem+json": {"schema": {"type": "object"}}},
     }
 }
-EVERYWHERE = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-]  # on every answer
+# Headers of every response.
+EVERYWHERE = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 
 
 class RetrySpread:
-    """Spreads the return of refused clients: the more were refused lately, the longer the time over which they return.
+    """Spreads the retries of refused clients over a time that grows with their number.
 
-    Clients add a random part of their own. This adds what only the server knows: how many of them there are.
+    Clients add a random delay themselves; only the server knows how many clients there are.
 
     Args:
         clock: Seconds that only increase.
@@ -126,7 +125,7 @@ class RetrySpread:
         self._updated = clock()
 
     def seconds(self, least: int) -> int:
-        """What to ask of the client that is refused now: at least `least` seconds."""
+        """Return the seconds that the client refused now should wait, at least `least`."""
         now = self._clock()
         self._recent = 1 + self._recent * 0.5 ** ((now - self._updated) / self.HALF_LIFE)
         self._updated = now
@@ -138,7 +137,7 @@ _retries = RetrySpread()
 
 
 class Problem(DitherError):
-    """An error that already knows its cause."""
+    """An error with the name of its cause."""
 
     def __init__(self, cause: str, detail: str) -> None:
         super().__init__(detail)
@@ -146,22 +145,28 @@ class Problem(DitherError):
 
 
 def cause_of(error: Exception) -> str:
-    """The name of an error's cause."""
+    """Return the name of an error's cause."""
     if isinstance(error, Problem):
         return error.cause
     return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), "internal")
 
 
 def failure(error: Exception) -> Response:
-    """The answer to a request that ended in this error; what strangers must not read goes to the log."""
+    """Return the response to an error; details that clients must not read go to the log."""
     cause = cause_of(error)
     if cause in _PUBLIC:
-        seldom.warning("%s: %s", cause, " ".join(str(error).split()), extra={"kind": cause})
+        rate_limited.warning("%s: %s", cause, " ".join(str(error).split()), extra={"kind": cause})
     return problem(cause, str(error))
 
 
 def problem(cause: str, detail: str = "", **more: object) -> Response:
-    """The answer to a request that failed."""
+    """Return a problem-details response.
+
+    Args:
+        cause: A key of `PROBLEMS`.
+        detail: The cause in this request.
+        more: Further members of the document.
+    """
     status, title = PROBLEMS[cause]
     body: dict[str, object] = {
         "type": f"urn:dither:problem:{cause}",
@@ -170,18 +175,19 @@ def problem(cause: str, detail: str = "", **more: object) -> Response:
     }
     if detail or cause in _PUBLIC:
         body["detail"] = _PUBLIC.get(cause, detail)
-    headers = (
-        {"retry-after": str(_retries.seconds(_RETRY_AFTER[cause]))} if cause in _RETRY_AFTER else {}
-    )
+    headers = {}
+    if cause in _RETRY_AFTER:
+        headers["retry-after"] = str(_retries.seconds(_RETRY_AFTER[cause]))
     if cause == "unauthorised":
         headers["www-authenticate"] = "Bearer"
     return json_response({**body, **more}, status, "application/problem+json", headers)
 
 
 def outcome_problem(outcomes: list[Outcome]) -> Response:
-    """For an upload of which at least one report was refused; `results` says what became of each.
+    """Return the response to an upload with refused reports; `results` has each outcome.
 
-    If any of them should be sent again, the answer asks for all of them: what was stored or refused meets the same fate again.
+    If any report should be sent again, the response asks for all of them: the others get the
+    same outcome again.
     """
     results = [o.value for o in outcomes]
     if Outcome.ROUND_CLOSING in outcomes:
@@ -189,9 +195,8 @@ def outcome_problem(outcomes: list[Outcome]) -> Response:
     refusals = [o for o in outcomes if not o.accepted]
     several = f"{len(refusals)} of {len(outcomes)} reports were refused; the others are stored"
     detail = several if len(outcomes) > 1 else ""
-    return problem(
-        refusals[0].value, detail, results=results
-    )  # each refusal has a cause of its own name
+    # Every refusing outcome is the name of a cause.
+    return problem(refusals[0].value, detail, results=results)
 
 
 def json_response(
@@ -200,51 +205,45 @@ def json_response(
     media_type: str = "application/json",
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """Plain ASCII JSON, so that no text whatsoever can fail to be sent."""
+    """Return JSON in ASCII, so that lone surrogates can be sent, too."""
     data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii")
     return Response(data, status, headers, media_type)
 
 
-SECONDS = 60.0
+class RateLimitFilter(logging.Filter):
+    """Passes one log record of each kind per interval, so that clients cannot fill a disk.
 
-
-class SeldomFilter(logging.Filter):
-    """Lets one record per minute pass of each kind that a stranger can bring about at will, so that nobody fills a disk with them.
-
-    Records are of one kind if one line of code wrote them about errors of the same type and place, with the same `kind` if they
-    have one; so there are few kinds. The next record that passes says how many of its kind were kept quiet.
+    Records are of one kind if the same line of code logged them about errors of the same type
+    and place, with the same `kind` attribute if they have one. The next record that passes
+    has the number of suppressed ones.
     """
 
-    def __init__(
-        self, seconds: float = SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[str, float] = {}
-        self._kept: Counter[str] = Counter()
+        self._passed: dict[str, float] = {}
+        self._suppressed: Counter[str] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         kind = f"{record.pathname}:{record.lineno} {_place(error)} {getattr(record, 'kind', '')}"
         with self._lock:
             now = self._clock()
-            if now - self._said.get(kind, -self._seconds) < self._seconds:
-                self._kept[kind] += 1
+            if now - self._passed.get(kind, -self._seconds) < self._seconds:
+                self._suppressed[kind] += 1
                 return False
-            self._said[kind] = now
-            kept = self._kept.pop(kind, 0)
-        if kept:
-            record.msg = (
-                f"{record.getMessage().rstrip()} ({kept:,} more of this kind since the line before)"
-            )
+            self._passed[kind] = now
+            suppressed = self._suppressed.pop(kind, 0)
+        if suppressed:
+            record.msg = f"{record.getMessage().rstrip()} ({suppressed:,} more of this kind since the line before)"
             record.args = ()
         return True
 
 
 def _place(error: BaseException | None) -> str:
-    """The type of an error and the line of code that raised it."""
+    """Return the type of an error and the line of code that raised it."""
     if error is None:
         return ""
     lines = list(traceback.walk_tb(error.__traceback__))
@@ -252,5 +251,5 @@ def _place(error: BaseException | None) -> str:
     return f"{type(error).__name__} {where}"
 
 
-seldom = logging.getLogger("dither.collector.seldom")
-seldom.addFilter(SeldomFilter())
+rate_limited = logging.getLogger("dither.collector.limited")
+rate_limited.addFilter(RateLimitFilter())

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from dither.collector.answering import Question, digest_of
-from dither.collector.audit import Transaction, note
-from dither.collector.layout import campaigns, publications
+from dither.collector.audit import note
+from dither.collector.layout import Transaction, campaigns, publications
 from dither.collector.questions import Questions
 from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
 from dither.errors import DitherError, ParameterError, StateError

@@ -1,4 +1,4 @@
-"""Runs a collector until it is told to stop: no access log, no addresses, everything queued written before it ends."""
+"""Runs a collector until a signal: no access log, no addresses, and a shutdown that writes the queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dither.collector.connections import (
     room_for_connections,
 )
 from dither.collector.postgres import PostgresStore
-from dither.collector.problems import SeldomFilter
+from dither.collector.problems import RateLimitFilter
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Store
 from dither.errors import DitherError, InputError
@@ -42,20 +42,19 @@ from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
 from dither.types import JsonObject
 
-GRACE_SECONDS = (
-    6  # for requests under way; with collector.STOP_SECONDS the whole shutdown stays under ten
-)
+# For requests in progress; with collector.STOP_SECONDS a shutdown takes less than ten seconds.
+GRACE_SECONDS = 6
 THREAD_SECONDS = 0.5  # for threads that are about to end
 MIN_KEY = 16
 log = logging.getLogger("dither.collector")
 
 
 def open_store(address: str) -> Store:
-    """The store at a file's path or a postgresql:// address."""
+    """Open the store at a file's path, a postgresql:// address, or a plug-in's address."""
     if address.startswith(("postgresql:", "postgres:")):
         return PostgresStore(address)
     if "://" in address:
-        kind = re.split(r"[^\w+.-]", address)[0]  # no more of it: an address may hold a password
+        kind = re.split(r"[^\w+.-]", address)[0]  # the rest may hold a password
         if (added := plugin("stores", kind)) is not None:
             return _added_store(added, address)
         raise InputError(
@@ -66,17 +65,15 @@ def open_store(address: str) -> Store:
 
 
 def _added_store(added: Plugin, address: str) -> Store:
-    """A store that another package brings; its entry point names a function of an address NAME://..., which no message repeats."""
+    """Open a plug-in's store. Messages never repeat the address, which may hold a password."""
     make = added.load()
     if not callable(make):
-        raise added.fault("is no function that opens a store")
+        raise added.fault("is not a function that opens a store")
     try:
         store: Store = make(address)
     except DitherError:
         raise
-    except (
-        Exception
-    ) as error:  # another package's code may raise anything; its words may hold the address
+    except Exception as error:  # its message may repeat the address
         raise added.fault(f"cannot open the store: {type(error).__name__}") from None
     return store
 
@@ -120,19 +117,19 @@ def admin_key(file: Path) -> str:
 
 
 def check_public_url(given: str | None) -> str | None:
-    """The address that pages name as this collector's, `https://HOST[:PORT]`, without what may follow it."""
-    if not given:  # an empty variable of the environment is none
+    """Check the public address, `https://HOST[:PORT]`; return it without a trailing slash."""
+    if not given:  # an empty environment variable counts as none
         return None
     try:
         parts = urlsplit(given)
-        known = (
+        valid = (
             parts.scheme in ("http", "https")
             and bool(parts.hostname)
             and (parts.port is None or parts.port > 0)
         )
     except ValueError:
-        known = False
-    if not known or not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", given, re.ASCII):
+        valid = False
+    if not valid or not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", given, re.ASCII):
         words = "is not an address such as https://survey.example.org"
         raise InputError(f"--public-url {given[:200]!r} {words}", where="--public-url", value=given)
     return given.rstrip("/")
@@ -143,7 +140,11 @@ def _is_another_users(file: Path) -> bool:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on a host's addresses; an error of one line says what is in the way and what to do."""
+    """Return sockets that listen on all addresses of a host.
+
+    Raises:
+        InputError: The host or the port cannot be used; the message says what to do.
+    """
     place = _place(host, port)
     try:
         found = socket.getaddrinfo(
@@ -160,7 +161,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             made.append(socket.create_server(address, family=family, backlog=BACKLOG))
         except OSError as error:
             if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                absent = error  # of a host's two families one may be switched off
+                absent = error  # IPv4 or IPv6 may be disabled
                 continue
             for other in made:
                 other.close()
@@ -188,7 +189,17 @@ def _why(error: OSError) -> str:
 
 
 class CollectorServer(uvicorn.Server):
-    """A collector behind HTTP; `say` hears where it listens, which matters when the system chose the port."""
+    """A collector behind HTTP.
+
+    Args:
+        collector: The collector.
+        key: The operator's key.
+        limits: Limits of connections.
+        say: Called with the address it listens on.
+        log_level: uvicorn's log level.
+        pages: Adds pages for people.
+        more: Further options of uvicorn.
+    """
 
     def __init__(
         self,
@@ -227,8 +238,8 @@ class CollectorServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._gate.stopping = True
         self.collector.live.end()
-        # Uploads that still wait for the store by then hear 503, which is better than a connection that breaks; whoever
-        # does not read its answer holds nobody up.
+        # Uploads that still wait for the store then get 503 instead of a broken connection, and
+        # clients that do not read their response cannot delay the shutdown.
         loop = asyncio.get_running_loop()
         loop.call_later(GRACE_SECONDS - 1, self.collector.give_up)
         loop.call_later(GRACE_SECONDS - 0.5, self._drop, True)
@@ -236,10 +247,9 @@ class CollectorServer(uvicorn.Server):
         self._drop(unread_only=False)
         with suppress(TimeoutError):
             async with asyncio.timeout(THREAD_SECONDS):
+                # Each connection and its requests learn of the end in the loop's next turn.
                 while self.server_state.connections:
-                    await asyncio.sleep(
-                        0
-                    )  # each hears of its end in the loop's next turn, and so do its requests
+                    await asyncio.sleep(0)
 
     def _drop(self, unread_only: bool) -> None:
         for connection in list(self.server_state.connections):
@@ -253,7 +263,7 @@ def _print_now(line: str) -> None:
 
 
 def listening_lines(sockets: list[socket.socket]) -> list[str]:
-    """Where sockets listen, as an operator reads it."""
+    """Return the addresses of listening sockets as lines for the operator."""
     return [f"listening on http://{_place(*listening.getsockname()[:2])}" for listening in sockets]
 
 
@@ -268,19 +278,28 @@ def serve(
     pages: Pages | None = None,
     public_url: str | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then return; says the address once it listens. `pages` adds what people look at.
+    """Serve until SIGTERM or SIGINT, then return.
 
-    A second SIGINT does not wait for requests under way and ends the process with status 1. So does a store that hangs, or an
-    operation that takes too long: the process ends within ten seconds, and whatever was under way is as after a crash.
+    A second SIGINT ends the process with status 1 without waiting for requests. So does a
+    store that hangs or an operation that takes too long: the process ends within ten seconds,
+    and unfinished work is as after a crash.
+
+    Args:
+        store: Address of the store.
+        key: The operator's key.
+        sockets: Where to listen.
+        queue_reports: Reports that may wait to be written.
+        connections: Open connections; by default as many as the limit of files allows.
+        say: Called with the address when the server listens.
+        counters: Folder for the metrics of several workers.
+        pages: Adds pages for people.
+        public_url: The address that participants and readers use.
     """
     log_to_stderr()
-    seldom = SeldomFilter()
-    for name in (
-        "uvicorn.error",
-        "asyncio",
-        "dither.collector.app",
-    ):  # they log what a request brought about
-        logging.getLogger(name).addFilter(seldom)
+    limited = RateLimitFilter()
+    # These loggers record errors that a client can cause at will.
+    for name in ("uvicorn.error", "asyncio", "dither.collector.app"):
+        logging.getLogger(name).addFilter(limited)
     limits = ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
     server = CollectorServer(collector, key, limits, say, pages=pages)
@@ -288,11 +307,12 @@ def serve(
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
 
-    # uvicorn raises the signals that it caught once more after it has stopped: without these handlers a graceful stop would
-    # end as a kill. They also serve for a signal that comes just before uvicorn listens to them itself.
-    # What is here now stays to the end. The garbage collector would go through all of it again every few seconds under load.
+    # Objects created so far live to the end. Without `freeze`, the garbage collector would
+    # traverse them every few seconds under load.
     gc.collect()
     gc.freeze()
+    # uvicorn raises caught signals again after it has stopped: without these handlers a
+    # graceful stop would end as a kill. They also catch a signal before uvicorn handles it.
     earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         server.run(sockets)
@@ -302,11 +322,11 @@ def serve(
     interrupted = max(server.edge.interrupted, _threads_left())
     if interrupted:
         log.error(
-            "%d requests of the operator were interrupted; look at the campaigns' status and repeat them",
+            "%d requests of operators were interrupted; check the campaigns' status and repeat them",
             interrupted,
         )
     if interrupted or not collector.stopped:
-        # They would keep the process alive for as long as the store hangs or a model is being fitted.
+        # Threads that wait for the store or fit a model would keep the process alive.
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -314,14 +334,14 @@ def serve(
 
 
 def log_to_stderr() -> None:
-    """Warnings and errors go to standard error, a line each."""
+    """Log warnings and errors to standard error, one line each."""
     logging.basicConfig(
         level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
     )
 
 
 def _threads_left() -> int:
-    """How many of the operator's requests are still at work in threads that no longer have anybody to answer."""
+    """Return the number of threads that still work on requests of operators."""
     deadline = time.monotonic() + THREAD_SECONDS
     others = [
         t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon

@@ -1,38 +1,196 @@
-"""Running tallies of rounds that several collectors fill: each counts what it stores, and whoever is asked adds them up.
+"""Running tallies of rounds that several collectors fill through one PostgreSQL.
 
-The interface is that of `RunningTallies`, and so is the promise: exactly what is committed, to the integer. `epochs.py` says why.
+Each process counts the reports that it stores; a reader adds up the counts. The result
+equals the stored reports to the integer, by epochs:
+
+- Every transaction that adds reports reads the round's epoch while it holds the round's
+  advisory lock, and records that its process adds in this epoch.
+- Ending an epoch takes that lock exclusively. Then everything added in the epoch is
+  committed, and the processes that added are known.
+- The tally is the sum of what those processes counted and of everything before. If a
+  process cannot publish its count (it was killed, or a commit has an unknown outcome),
+  all reports are counted again.
+
+Nothing is recorded before a running tally is first read.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
-from dither.collector.epochs import Epochs
-from dither.collector.postgres import PostgresStore
-from dither.collector.store import Batch, Outcome, Part, Row
-from dither.collector.tallies import InTurn, add_rows
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from dither.collector.layout import Transaction, rounds, running
+from dither.collector.store import (
+    ANSWER_SECONDS,
+    TIDY_SECONDS,
+    WORK_SECONDS,
+    Batch,
+    InTurn,
+    Outcome,
+    PlanOf,
+    Row,
+)
+from dither.collector.tallies import FOLD_REPORTS, add_rows, new_rows
 from dither.reports import Plan
 from dither.tally import RoundTally, tally_from_bytes, zero
 
-_FOLD = 4096  # reports gathered before they are added to a tally
-_WAIT_SECONDS = 2.0  # for other collectors to say what they have counted
-_LOOK_SECONDS = 0.02
+_WAIT_SECONDS = 2.0  # for other collectors to publish their counts
+_POLL_SECONDS = 0.02
+_PAGE = 1 << 16
+_ADDS = (
+    "INSERT INTO running (round_key, epoch, worker) VALUES (:key, :epoch, :worker) "
+    "ON CONFLICT DO NOTHING"
+)
+_END = "UPDATE rounds SET epoch = epoch + 1 WHERE key = :key RETURNING epoch - 1"
+
+
+class _Part(NamedTuple):
+    """What one process counted of a round in one epoch.
+
+    `tally` is None until it is published, and empty if the process cannot know it. An
+    empty `worker` marks the sum of everything up to the end of the epoch.
+    """
+
+    epoch: int
+    worker: str
+    tally: bytes | None
+
+
+class Epochs:
+    """The epochs of a store's rounds, in its tables.
+
+    Args:
+        write: Opens a writing transaction that ends within the given seconds.
+        read: Opens a reading transaction that ends within the given seconds.
+        lock_round: Query that locks a round exclusively and returns its row.
+        announce: Notifies the other collectors when the transaction commits.
+        table: Names the table of a round's reports.
+    """
+
+    def __init__(
+        self,
+        write: Transaction,
+        read: Transaction,
+        lock_round: sa.TextClause,
+        announce: Callable[[Connection, str], None],
+        table: Callable[[int], str],
+    ) -> None:
+        self.worker = secrets.token_hex(8)
+        self._write, self._read = write, read
+        self._lock_round, self._announce, self._table = lock_round, announce, table
+        self._recorded: set[tuple[int, int]] = set()
+        # Round key and epoch of the latest addition to each round; used in the writing thread.
+        self.latest: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def adding(
+        self, connection: Connection, campaign: str, number: int, key: int, epoch: int
+    ) -> None:
+        """Record that this process adds to a round in this transaction."""
+        self.latest[campaign, number] = (key, epoch)
+        if epoch and (key, epoch) not in self._recorded:
+            connection.execute(sa.text(_ADDS), {"key": key, "epoch": epoch, "worker": self.worker})
+
+    def added(self, key: int, epoch: int) -> None:
+        """Note that such a transaction was committed, so that it need not be recorded again."""
+        self._recorded.add((key, epoch))
+
+    def current(self, keys: list[int]) -> dict[int, int]:
+        """Return the current epochs of rounds."""
+        query = sa.select(rounds.c.key, rounds.c.epoch).where(rounds.c.key.in_(keys))
+        with self._read(ANSWER_SECONDS) as connection:
+            return {r.key: r.epoch for r in connection.execute(query)}
+
+    def parts(self, key: int) -> list[_Part]:
+        """Return the recorded parts of a round's tally."""
+        c = running.c
+        query = sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key)
+        with self._read(WORK_SECONDS) as connection:
+            return [_Part._make(r) for r in connection.execute(query)]
+
+    def end(self, campaign: str, number: int) -> None:
+        """End a round's epoch, between two transactions that add to it."""
+        with self._write(ANSWER_SECONDS) as connection:
+            self._end(connection, campaign, number)
+
+    def _end(self, connection: Connection, campaign: str, number: int) -> tuple[int, int]:
+        """End a round's epoch; return the round's key and the epoch that ended."""
+        locked = connection.execute(
+            self._lock_round, {"campaign": campaign, "number": number}
+        ).one()
+        self._announce(connection, campaign)
+        return locked.key, connection.execute(sa.text(_END), {"key": locked.key}).scalar_one()
+
+    def publish(self, key: int, epoch: int, tally: bytes) -> None:
+        """Store what this process counted in an epoch that has ended."""
+        c = running.c
+        mine = (c.round_key == key, c.epoch == epoch, c.worker == self.worker)
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.update(running).where(*mine).values(tally=tally))
+        self._recorded.discard((key, epoch))
+
+    def replace(self, key: int, epoch: int, tally: bytes) -> None:
+        """Replace all parts up to an epoch by their sum."""
+        c = running.c
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.delete(running).where(c.round_key == key, c.epoch <= epoch))
+            connection.execute(
+                sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally)
+            )
+
+    def forget(self, key: int) -> None:
+        """Delete all parts of a round, so that the next read counts its reports."""
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.delete(running).where(running.c.round_key == key))
+
+    @contextmanager
+    def all_reports(
+        self, campaign: str, number: int
+    ) -> Iterator[tuple[int, int, Iterator[list[Row]]]]:
+        """End the epoch; yield the round's key, that epoch, and all reports stored until then."""
+        with self._read(TIDY_SECONDS) as plain:
+            snapshot = plain.execution_options(isolation_level="REPEATABLE READ")
+            with self._write(ANSWER_SECONDS) as connection:
+                key, epoch = self._end(connection, campaign, number)
+                # The first statement fixes what the snapshot sees. The lock is still held, so
+                # no transaction that adds reports is in progress.
+                snapshot.exec_driver_sql("SELECT 1").scalar()
+            yield key, epoch, _pages(snapshot, self._table(key))
+
+
+def _pages(snapshot: Connection, table: str) -> Iterator[list[Row]]:
+    query = sa.text(
+        f"SELECT report_id, question, payload FROM {table} WHERE report_id > :after "
+        f"ORDER BY report_id LIMIT {_PAGE}"
+    )
+    after = b""
+    while True:
+        page = [Row._make(r) for r in snapshot.execute(query, {"after": after})]
+        if page:
+            yield page
+            after = page[-1].report_id
+        if len(page) < _PAGE:
+            return
 
 
 @dataclass
-class _Mine:
+class _OwnCount:
     """What this process has stored of a round in one epoch."""
 
-    plan: Plan
     tally: RoundTally
     pending: list[Row] = field(default_factory=list)
-    lost: bool = False  # a commit of which nobody knows
+    lost: bool = False  # a commit of this epoch has an unknown outcome
 
     def fold(self) -> None:
+        """Add the pending rows to the tally."""
         add_rows(self.tally, self.pending)
         self.pending = []
 
@@ -44,69 +202,77 @@ class _Mine:
 
 
 class SharedTallies:
-    """Only the writing thread may call `committed`, `forget` and what is given to `in_turn`."""
+    """Running tallies of a store that several collectors write.
 
-    def __init__(self, store: PostgresStore, plan_of: Callable[[str, int], Plan]) -> None:
-        self._store = store
-        self._epochs: Epochs = store.epochs
-        self._plan_of = plan_of
-        self._mine: dict[tuple[int, int], _Mine] = {}  # by the round's key and the epoch
+    `committed`, `forget` and the functions passed to `in_turn` run in the writing thread.
+
+    Args:
+        epochs: The store's epochs.
+        round_key: Finds a round's key in the tables.
+        turn: Locks a name against the other collectors.
+        plan_of: Finds the plan of a campaign's round.
+        in_turn: Runs a function in the writing thread.
+    """
+
+    def __init__(
+        self,
+        epochs: Epochs,
+        round_key: Callable[[str, int], int],
+        turn: Callable[[str], AbstractContextManager[None]],
+        plan_of: PlanOf,
+        in_turn: InTurn,
+    ) -> None:
+        self._epochs, self._round_key, self._turn = epochs, round_key, turn
+        self._plan_of, self._in_turn = plan_of, in_turn
+        self._own: dict[tuple[int, int], _OwnCount] = {}  # by the round's key and the epoch
         self._reading = threading.Lock()
 
     def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
-        """Take note of what was just stored; repeats do not count."""
-        fresh = [
-            row
-            for row, outcome in zip(batch.rows, outcomes, strict=True)
-            if outcome is Outcome.STORED
-        ]
+        """Count the new reports of a committed batch."""
         key, epoch = self._epochs.latest.get((batch.campaign, batch.round), (0, 0))
-        if epoch == 0 or not any(
-            o.accepted for o in outcomes
-        ):  # nobody has asked yet, or the round is closed
+        closed = not any(outcome.accepted for outcome in outcomes)
+        if epoch == 0 or closed:  # in epoch 0 no running tally was read yet
             return
         self._epochs.added(key, epoch)
-        held = self._mine.get((key, epoch))
-        if held is None:
-            plan = self._plan_of(batch.campaign, batch.round)
-            held = self._mine[key, epoch] = _Mine(plan, zero(plan))
-        held.pending += fresh
-        if len(held.pending) >= _FOLD:
-            held.fold()
+        own = self._own_count(batch.campaign, batch.round, key, epoch)
+        own.pending += new_rows(batch, outcomes)
+        if len(own.pending) >= FOLD_REPORTS:
+            own.fold()
 
     def forget(self, campaign: str, number: int) -> None:
-        """Nobody knows what became of a commit: what this process says of its epoch would be wrong."""
+        """Mark this process's count of the epoch as lost: a commit has an unknown outcome."""
         key, epoch = self._epochs.latest.get((campaign, number), (0, 0))
         if epoch:
-            held = self._mine.setdefault(
-                (key, epoch), _Mine(p := self._plan_of(campaign, number), zero(p))
-            )
-            held.lost = True
+            self._own_count(campaign, number, key, epoch).lost = True
 
-    def publish_ended(self, in_turn: InTurn) -> None:
-        """Say what this process has counted in epochs that have ended meanwhile."""
-        held = list(self._mine)
+    def _own_count(self, campaign: str, number: int, key: int, epoch: int) -> _OwnCount:
+        own = self._own.get((key, epoch))
+        if own is None:
+            own = self._own[key, epoch] = _OwnCount(zero(self._plan_of(campaign, number)))
+        return own
+
+    def publish(self) -> None:
+        """Publish this process's counts of epochs that have ended."""
+        held = list(self._own)
         if not held:
             return
-        now = self._epochs.now([key for key, _ in held])
+        current = self._epochs.current([key for key, _ in held])
         for key, epoch in held:
-            if now.get(key, 0) > epoch:
-                # Between two groups: whatever was committed in that epoch has been taken note of.
-                mine = in_turn(lambda at=(key, epoch): self._mine.pop(at, None))  # type: ignore[misc]
-                if mine is not None:
-                    self._epochs.publish(key, epoch, mine.to_bytes())
+            if current.get(key, 0) > epoch:
+                own = self._in_turn(lambda at=(key, epoch): self._own.pop(at, None))  # type: ignore[misc]
+                if own is not None:
+                    self._epochs.publish(key, epoch, own.to_bytes())
 
-    def read(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally:
-        """The tally of everything committed so far by any collector."""
-        with self._reading, self._store.turn(f"tally {campaign} {plan.round}"):
-            key = self._store.round_key(campaign, plan.round)
-            if not _has_all_before(self._epochs.parts(key)):
+    def read(self, campaign: str, plan: Plan) -> RoundTally:
+        """Return the tally of everything that any collector has committed so far."""
+        with self._reading, self._turn(f"tally {campaign} {plan.round}"):
+            key = self._round_key(campaign, plan.round)
+            if not _has_sum(self._epochs.parts(key)):
                 return self._count(campaign, plan)
-            if self._epochs.now([key])[key] in {
-                part.epoch for part in self._epochs.parts(key) if part.worker
-            }:
+            adding_in = {part.epoch for part in self._epochs.parts(key) if part.worker}
+            if self._epochs.current([key])[key] in adding_in:
                 self._epochs.end(campaign, plan.round)
-                self.publish_ended(in_turn)
+                self.publish()
             parts = self._await_parts(key)
             if any(not part.tally for part in parts):
                 return self._count(campaign, plan)
@@ -115,34 +281,35 @@ class SharedTallies:
             self._epochs.replace(key, max(part.epoch for part in parts), tally.to_bytes())
             return tally
 
-    def kept(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally | None:
-        """The same for a round that takes no more reports; None if nobody ever asked for it."""
-        key = self._store.round_key(campaign, plan.round)
-        return (
-            self.read(campaign, plan, in_turn) if _has_all_before(self._epochs.parts(key)) else None
-        )
+    def close(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """Return the tally of a closing round if one was ever read, and drop it.
 
-    def drop(self, campaign: str, number: int) -> None:
-        """The round is being closed; should it open again, everything is counted anew."""
-        self._epochs.forget([self._store.round_key(campaign, number)])
+        If the round opens again, the next read counts all its reports.
+        """
+        key = self._round_key(campaign, plan.round)
+        tally = self.read(campaign, plan) if _has_sum(self._epochs.parts(key)) else None
+        self._epochs.forget(key)
+        self._in_turn(lambda: self.forget(campaign, plan.round))
+        return tally
 
-    def _await_parts(self, key: int) -> list[Part]:
+    def _await_parts(self, key: int) -> list[_Part]:
+        """Return the parts of ended epochs, once all are published or the wait is over."""
         deadline = time.monotonic() + _WAIT_SECONDS
         while True:
-            now, parts = self._epochs.now([key])[key], self._epochs.parts(key)
-            ended = [part for part in parts if part.epoch < now]
+            current = self._epochs.current([key])[key]
+            ended = [part for part in self._epochs.parts(key) if part.epoch < current]
             if all(part.tally is not None for part in ended) or time.monotonic() > deadline:
                 return ended
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
     def _count(self, campaign: str, plan: Plan) -> RoundTally:
         tally = zero(plan)
-        with self._store.seen_whole(campaign, plan.round) as (key, epoch, pages):
+        with self._epochs.all_reports(campaign, plan.round) as (key, epoch, pages):
             for page in pages:
                 add_rows(tally, page)
         self._epochs.replace(key, epoch, tally.to_bytes())
         return tally
 
 
-def _has_all_before(parts: list[Part]) -> bool:
+def _has_sum(parts: list[_Part]) -> bool:
     return any(not part.worker for part in parts)

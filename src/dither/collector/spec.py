@@ -1,11 +1,11 @@
-"""What a campaign is created from, as an operator writes it and a store keeps it, and what is checked before anybody is asked."""
+"""The specification of a campaign, and the checks before any participant is asked."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import fields, replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -40,18 +40,23 @@ _SLACK = 1e-6  # populations are floats
 
 
 def read(kind: type[T], data: object) -> T:
-    """JSON as a record of this kind, nothing left out and nothing more; the error names the key at fault."""
+    """Validate JSON as a dataclass of this type.
+
+    Raises:
+        ParameterError: A key is missing, unknown or not valid; the message names it.
+    """
     try:
         return TypeAdapter(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])[:100] or "the body"
-        said = "unknown key" if first["type"] == "unexpected_keyword_argument" else first["msg"]
-        raise ParameterError(f"{where}: {said}", where=where) from None
+        unknown = first["type"] == "unexpected_keyword_argument"
+        message = "unknown key" if unknown else first["msg"]
+        raise ParameterError(f"{where}: {message}", where=where) from None
 
 
 def _plain(value: object) -> object:
-    """What files, tables and databases can all hold."""
+    """Refuse values that files, tables or databases cannot hold."""
     if isinstance(value, str):
         if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
             raise PydanticCustomError(
@@ -69,18 +74,18 @@ def _plain(value: object) -> object:
 
 
 def _line(value: str) -> str:
-    """What a terminal can show in a list."""
+    """Refuse text that is not one printable line."""
     if not value.isprintable():
         raise PydanticCustomError("line", "must be one line of printable text")
     return value
 
 
-def _told(value: str) -> str:
-    """What a page can show to people, in several lines."""
+def _prose(value: str) -> str:
+    """Refuse text that a page cannot show; several lines are allowed."""
     try:
         return check_text("it", value, limits.MAX_PURPOSE, lines=True)
     except ParameterError:
-        raise PydanticCustomError("told", "must be text without control characters") from None
+        raise PydanticCustomError("prose", "must be text without control characters") from None
 
 
 def _closing(value: str | None) -> str | None:
@@ -88,7 +93,7 @@ def _closing(value: str | None) -> str | None:
         return None if value is None else closing_text(value)
     except ParameterError as error:
         raise PydanticCustomError(
-            "closing", "{said}", {"said": str(error).replace("closes must", "must")}
+            "closing", "{message}", {"message": str(error).replace("closes must", "must")}
         ) from None
 
 
@@ -99,7 +104,7 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
-Told = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_told)]
+Prose = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_prose)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
 PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
@@ -114,14 +119,16 @@ _SCHEMA = {
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class CampaignSpec:
-    """A campaign before anybody is asked. The seed, if one was given, is that of the fit and of the synthetic rows; participants
-    draw their own noise, which no seed of a server reaches.
+    """The specification of a campaign.
 
-    Whoever arrives is asked in the round that is open (`assignment` "arrival"), or each token belongs to one round ("token":
-    how campaigns of earlier versions went, hence what a stored one without this field has). People read the `title`, the
-    `purpose` and the `contact`. It closes by itself when the day `closes` is over (UTC; or at that instant), or when it has
-    `closes_at_reports` reports. `listed` puts it on the collector's first page while it is open. `consumers` say who gets which
-    bins of a number that is asked for: a number of bins, edges, or an object of name, bins, width or edges, and epsilon, each.
+    `seed` is used for the fit and the synthetic rows; participants draw their own noise. With
+    `assignment` "arrival", participants are asked in the open round; with "token", each token
+    belongs to one round, as in stored campaigns of earlier versions, which lack this field.
+    Participants read `title`, `purpose` and `contact`. The campaign closes automatically
+    after the day `closes` (UTC; or at that instant), or at `closes_at_reports` reports.
+    `listed` shows it on the first page while it is open. `consumers` name who receives which
+    bins of a number: each a number of bins, edges, or an object with name, bins, width or
+    edges, and epsilon.
     """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
@@ -139,8 +146,8 @@ class CampaignSpec:
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
     title: Annotated[Line, Field(max_length=limits.MAX_TITLE)] = ""
-    purpose: Told = ""
-    epsilon_reason: Told = ""
+    purpose: Prose = ""
+    epsilon_reason: Prose = ""
     contact: Annotated[Line, Field(max_length=limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None
@@ -152,19 +159,23 @@ class CampaignSpec:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
 
     def call(self, rows: int, campaign: str = "", created: str = "", finalised: str = "") -> Call:
-        """The record from which a campaign like it is created: every field but the schema and the consumers, which stand in the
-        release's folder, and where the campaign was listed, which is no part of it."""
-        apart = ("schema", "consumers", "listed")
-        own = {f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in apart}
-        days = {"created": created, "finalised": finalised}
-        return Call(
-            **own | {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign} | days
-        )
+        """Return the call record from which a campaign like this can be created.
+
+        It lacks the schema and the consumers, which are files of the release's folder, and
+        `listed`, which does not affect the release.
+        """
+        left_out = ("schema", "consumers", "listed")
+        values = {
+            f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in left_out
+        }
+        values |= {"parameters": self.parameters or {}, "rows": rows, "campaign": campaign}
+        values |= {"created": created, "finalised": finalised}
+        return Call(**values)
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NewCampaign(CampaignSpec):
-    """What an operator sends to create one; a draft's first round is not open yet."""
+    """A request to create a campaign; the first round of a draft is not open yet."""
 
     name: Annotated[Line, Field(max_length=200)] = ""
     assignment: Assignment = "arrival"
@@ -172,8 +183,8 @@ class NewCampaign(CampaignSpec):
     draft: Annotated[bool, Field(strict=True)] = False
 
 
-def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
-    """The protocol at its first round, and the campaign with every parameter spelt out."""
+def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine[Any], Plan]:
+    """Start the protocol; return the campaign with all defaults filled in, and the first plan."""
     seed = public_seed(spec.seed)
     _check_numbers(spec.schema)
     given = _with_consumers(spec)
@@ -184,18 +195,16 @@ def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine, Plan]:
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
-    # The machine's schema: it may have cut a wide attribute into groups, which devices have to know.
+    # The machine may have grouped the values of a wide attribute; devices must know the groups.
     asked = replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters())
     core = machine.core
-    if isinstance(
-        core, HistogramMachine
-    ):  # spelt out, once for all readers: the names and edges that participants see
+    if isinstance(core, HistogramMachine):  # with the names and edges that participants see
         asked = replace(asked, consumers=[consumer.to_json() for consumer in core.consumers])
     return asked, machine, plan
 
 
 def _with_consumers(spec: CampaignSpec) -> JsonObject:
-    """The method's parameters with the consumers in them, if there are any."""
+    """Return the method's parameters, including the consumers."""
     given = dict(spec.parameters or {})
     if spec.consumers is None:
         return given
@@ -206,13 +215,13 @@ def _with_consumers(spec: CampaignSpec) -> JsonObject:
         )
     if "consumers" in given:
         raise ParameterError(
-            "consumers are named on their own, not among the parameters", where="consumers"
+            "give consumers separately, not among the parameters", where="consumers"
         )
     return given | {"consumers": json.dumps(spec.consumers)}
 
 
 def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
-    """Refuse a plan that spends too much, asks people twice or does not fit on the wire, before anybody sees it."""
+    """Refuse a plan that exceeds epsilon, asks people twice, or exceeds the wire's limits."""
     if plan.round != number:
         raise ParameterError(
             f"the method calls its round {plan.round}, not {number}",
@@ -237,24 +246,25 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
     longest = sum(lengths) if plan.split else max(lengths)
     if longest > limits.REPORT_BYTES:
         raise ParameterError(
-            f"round {number} asks for reports of {longest:,} bytes; at most {limits.REPORT_BYTES:,} travel. "
-            "Use fewer cells or another mechanism",
+            f"round {number} asks for reports of {longest:,} bytes; the limit is "
+            f"{limits.REPORT_BYTES:,}. Use fewer cells or another mechanism",
             where="mechanism",
             value=longest,
         )
 
 
 def check_announced(announcement: bytes, number: int) -> None:
-    """Refuse what no device would read, by the very check that a device makes."""
+    """Refuse an announcement that devices would refuse, by the check that they use."""
     if len(announcement) > limits.PLAN_BYTES:
         parts = json.loads(announcement)
         schema, plan = (
             len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan")
         )
         raise ParameterError(
-            f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the schema, {plan:,} of a plan of "
-            f"{len(parts['plan']['questions']):,} questions. Devices read at most {limits.PLAN_BYTES:,}; use shorter names and "
-            "values, fewer attributes or another method",
+            f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the "
+            f"schema, {plan:,} of a plan of {len(parts['plan']['questions']):,} questions. Devices "
+            f"read at most {limits.PLAN_BYTES:,}; use shorter names and values, fewer attributes "
+            "or another method",
             where="schema" if schema > plan else "questions",
             value=len(announcement),
         )
@@ -267,12 +277,13 @@ def check_announced(announcement: bytes, number: int) -> None:
 
 
 def _check_numbers(schema: Schema) -> None:
-    """Refuse whole numbers that a browser would take for others: its numbers are doubles, exact below 2^53 only."""
+    """Refuse whole numbers of 2^53 or more: browsers' numbers are doubles."""
     for attribute in schema:
         for number in (*attribute.values, *attribute.edges, *attribute.atoms):
             if isinstance(number, int) and abs(number) >= limits.MAX_NUMBER:
                 raise ParameterError(
-                    f"attribute {attribute.name!r} has a whole number of 2^53 or more, which browsers cannot tell from its "
-                    "neighbours; write values as text, edges with a decimal point",
+                    f"attribute {attribute.name!r} has a whole number of 2^53 or more, which "
+                    "browsers cannot tell from its neighbours; write values as text, edges with a "
+                    "decimal point",
                     where=attribute.name,
                 )

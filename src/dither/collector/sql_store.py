@@ -1,4 +1,7 @@
-"""A store on an SQL database through SQLAlchemy Core: what SQLite and PostgreSQL do alike. `layout.py` has the tables."""
+"""A store on an SQL database through SQLAlchemy Core: what SQLite and PostgreSQL share.
+
+`layout.py` has the tables.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,26 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from dither.collector.audit import AuditLog, note
-from dither.collector.deletion import delete_campaign, delete_rows
 from dither.collector.keys import KeyTable
 from dither.collector.layout import (
     UNTIDIED,
     bring_up_to_date,
     campaigns,
+    clear_untidied,
     facts,
-    forget_untidied,
-    remember_to_tidy,
+    mark_untidied,
+    publications,
     reports,
     rounds,
+    running,
     tokens,
-)
-from dither.collector.lookups import (
-    a_page,
-    earlier_rounds,
-    held_of,
-    known_tokens,
-    repeats_of,
-    stored_among,
 )
 from dither.collector.publications import PublicationTable
 from dither.collector.sessions import SessionTable
@@ -42,103 +40,121 @@ from dither.collector.store import (
     TIDY_SECONDS,
     WORK_SECONDS,
     Batch,
+    InTurn,
     Move,
     Outcome,
+    PlanOf,
     Position,
     Row,
+    RunningTally,
     State,
-    StoreAway,
     StoreBusy,
     StoredCampaign,
     StoredRound,
     StoreFailure,
     StoreFull,
+    StoreUnavailable,
     StoreUntidy,
 )
+from dither.collector.tallies import LocalTallies, RebuiltTallies
 from dither.errors import InputError, StateError
 from dither.tally.counting import add_digests, digest_of
 
-_TRIES = 3  # of a transaction that the database undid in favour of another
-READER_SECONDS = 3.0  # how long tidying waits for somebody else's reading to end
+_TRIES = 3  # of a transaction that the database rolled back in favour of another
+READER_SECONDS = 3.0  # how long tidying waits for other sessions that read
 log = logging.getLogger("dither.collector")
 
-_A_ROUND = "SELECT rounds.key, state, epoch FROM rounds{with_lock} WHERE campaign = :campaign AND number = :number {keep}"
+_ROUND = (
+    "SELECT rounds.key, state, epoch FROM rounds{lock} "
+    "WHERE campaign = :campaign AND number = :number {suffix}"
+)
+_IDS_PER_QUERY = 500
+_IDS: sa.BindParameter[bytes] = sa.bindparam("ids", expanding=True)
+_ISSUED_TOKENS = sa.select(tokens.c.hash).where(
+    tokens.c.campaign == sa.bindparam("campaign"), tokens.c.hash.in_(_IDS)
+)
 
 
 class SqlStore(ABC):
-    """The `Store` on an SQL database; a subclass adds what only its database can do."""
+    """A `Store` on an SQL database; a subclass adds what depends on the database.
+
+    Attributes:
+        shared: Other collectors may use the store at the same time.
+        _driver_error: What the driver raises where SQLAlchemy does not translate it.
+        _keep_state: SQL added to the query of a round's state, after the table's name and at
+            the end, so that the state cannot change while reports are added.
+        _await_adding: The same to wait for every transaction that holds the state so.
+    """
 
     shared = False
-    _driver_error: type[
-        Exception
-    ]  # what the driver raises where SQLAlchemy does not stand in between
-    # Words for the query that reads a round's state, after the table's name and at its end: so that it stays while reports are
-    # added, and to wait for whoever keeps it so.
+    _driver_error: type[Exception]
     _keep_state = ("", "")
     _await_adding = ("", "")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._earlier: dict[
-            tuple[str, int], tuple[int, ...]
-        ] = {}  # the keys of a campaign's rounds before one of them
-        transactions = self._write, self._read
-        self.keys, self.sessions = KeyTable(*transactions), SessionTable(*transactions)
-        self.audit, self.publications = AuditLog(*transactions), PublicationTable(*transactions)
-        self._state_of_round, self._round_alone = (
-            sa.text(_A_ROUND.format(with_lock=lock, keep=keep))
-            for lock, keep in (self._keep_state, self._await_adding)
-        )
+        # Keys of a campaign's rounds before a round; they never change once it is open.
+        self._earlier: dict[tuple[str, int], tuple[int, ...]] = {}
+        self.keys = KeyTable(self._write, self._read)
+        self.sessions = SessionTable(self._write, self._read)
+        self.audit = AuditLog(self._write, self._read)
+        self.publications = PublicationTable(self._write, self._read)
+        self._round_to_add = _round_query(*self._keep_state)
+        self._round_locked = _round_query(*self._await_adding)
         with self._write(LAYOUT_SECONDS) as connection:
-            self._alone(connection)
+            self._lock_layout(connection)
             bring_up_to_date(connection)
         self._tidy_left_over()
 
-    # --- what differs between databases ---------------------------------------------------------------------------
+    # --- what depends on the database -----------------------------------------------------
 
     @abstractmethod
     def _writing(self) -> AbstractContextManager[Connection]:
-        """A transaction in which a round's state cannot change under the writer, and which is on disk when it has ended."""
+        """Open a transaction that is on disk when it has ended."""
 
     @abstractmethod
     def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
-        """Add rows in the order given, but none whose id is there; gives the ids of those added."""
+        """Insert the rows whose ids are not stored yet, in the given order; return those ids."""
 
     @abstractmethod
     def _rewrite(self, keys: Sequence[int]) -> None:
-        """Write the closed rounds of these keys anew and, when that is done, call `_tidied`."""
+        """Rewrite the closed rounds of these keys, then call `_tidied`."""
 
     @abstractmethod
     def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
-        """A driver's failure as StoreFull or StoreAway, or as StoreFailure, which tells nothing of what was stored."""
+        """Translate a driver's error into one of the store's, without stored values."""
 
     @abstractmethod
-    def _look(self) -> None:
+    def _check_writable(self) -> None:
         """Raise unless reports could be stored now."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it, without waiting for a database that does not answer; operations under way in other threads fail."""
+        """Close the store at once; operations in other threads fail."""
+
+    def running_tally(self, plan_of: PlanOf, in_turn: InTurn) -> RunningTally:
+        """Count in memory if this process alone writes; otherwise rebuild at every read."""
+        return RebuiltTallies(self) if self.shared else LocalTallies(self, in_turn)
 
     def _table(self, key: int) -> str:
-        """The table that holds the reports of a round."""
+        """Return the table that holds the reports of a round."""
         return reports.name
 
-    def _alone(self, connection: Connection) -> None:  # noqa: B027
-        """From here to the end of the transaction nobody else makes or changes tables."""
+    def _lock_layout(self, connection: Connection) -> None:  # noqa: B027
+        """Keep others from creating or changing tables until the transaction ends."""
 
-    def _round_made(self, connection: Connection, key: int) -> None:  # noqa: B027
-        """Make room for the reports of a new round."""
+    def _round_created(self, connection: Connection, key: int) -> None:  # noqa: B027
+        """Prepare storage for the reports of a new round."""
 
     def _drop_reports(self, connection: Connection, key: int) -> None:
         """Remove the reports of a round that is deleted."""
-        delete_rows(connection, key)
+        connection.execute(sa.delete(reports).where(reports.c.round_key == key))
 
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
-        """Tell other collectors, once the transaction is committed, that a campaign was made or moved."""
+        """Notify other collectors, at the commit, that a campaign was created or moved."""
 
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:  # noqa: B027
-        """This process adds to a round in this epoch, in this transaction."""
+        """Record that this process adds to a round in this epoch, in this transaction."""
 
     def await_change(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -147,19 +163,21 @@ class SqlStore(ABC):
         return nullcontext()
 
     def _within(self, seconds: float) -> AbstractContextManager[None]:
-        """Bounds what happens inside to so many seconds, where the connections do not do so themselves."""
+        """Limit the waits inside to `seconds`, where the connections do not do so themselves."""
         return nullcontext()
 
-    # --- what does not --------------------------------------------------------------------------------------------
+    # --- transactions ---------------------------------------------------------------------
 
     @contextmanager
     def _guarded(self, seconds: float) -> Iterator[None]:
-        """Bound what happens inside and translate the driver's failures."""
+        """Limit the waits inside and translate the driver's errors."""
         try:
             with self._within(seconds):
                 yield
         except sa.exc.TimeoutError:
-            raise StoreAway("the database is away: all connections to it are in use") from None
+            raise StoreUnavailable(
+                "the database is unavailable: all connections to it are in use"
+            ) from None
         except sa.exc.StatementError as error:
             raise self._translated(error.orig, error.statement) from None
         except self._driver_error as error:
@@ -174,6 +192,8 @@ class SqlStore(ABC):
     def _read(self, seconds: float) -> Iterator[Connection]:
         with self._guarded(seconds), self._engine.connect() as connection:
             yield connection
+
+    # --- campaigns and rounds -------------------------------------------------------------
 
     def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None:
         values = {
@@ -195,30 +215,26 @@ class SqlStore(ABC):
 
     def _select_campaigns(self, where: sa.ColumnElement[bool]) -> list[StoredCampaign]:
         c = campaigns.c
-        query = (
-            sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves)
-            .where(where)
-            .order_by(c.id)
-        )
+        query = sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves)
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(query).all()
+            selected = connection.execute(query.where(where).order_by(c.id)).all()
         return [
             StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine, r.moves)
-            for r in found
+            for r in selected
         ]
 
     def positions(self) -> dict[str, Position]:
         c = campaigns.c
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.execute(sa.select(c.id, c.state, c.round, c.moves)).all()
-        return {r.id: Position(State(r.state), r.round, r.moves) for r in found}
+            selected = connection.execute(sa.select(c.id, c.state, c.round, c.moves)).all()
+        return {r.id: Position(State(r.state), r.round, r.moves) for r in selected}
 
     def rounds(self, campaign: str) -> list[StoredRound]:
         c = rounds.c
         query = sa.select(c.number, c.state, c.start, c.plan, c.tally, c.closes, c.held)
         query = query.where(c.campaign == campaign).order_by(c.number)
         with self._read(WORK_SECONDS) as connection:
-            found = connection.execute(query).all()
+            selected = connection.execute(query).all()
         return [
             StoredRound(
                 campaign,
@@ -230,7 +246,7 @@ class SqlStore(ABC):
                 r.closes,
                 bool(r.held),
             )
-            for r in found
+            for r in selected
         ]
 
     def move(self, move: Move) -> bool:
@@ -247,64 +263,82 @@ class SqlStore(ABC):
             "round": move.to_round,
             "moves": c.moves + 1,
         }
-        changes |= {
-            name: blob
-            for name in ("machine", "release")
-            if (blob := getattr(move, name)) is not None
-        }
+        if move.machine is not None:
+            changes["machine"] = move.machine
+        if move.release is not None:
+            changes["release"] = move.release
         with self._write(WORK_SECONDS) as connection:
-            if (
-                connection.execute(sa.update(campaigns).where(*expected).values(changes)).rowcount
-                != 1
-            ):
+            update = sa.update(campaigns).where(*expected).values(changes)
+            if connection.execute(update).rowcount != 1:
                 return False
             if move.round_state is not None:
-                # On PostgreSQL this waits for uploads that hold the round's row, and later ones wait for this.
-                connection.execute(
-                    self._round_alone, {"campaign": move.campaign, "number": move.from_round}
-                )
-                ends = {} if move.closes is None else {"closes": move.closes}
-                connection.execute(
-                    sa.update(rounds)
-                    .where(rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
-                    .values(state=move.round_state, tally=move.tally, held=int(move.held), **ends)
-                )
-                remember_to_tidy(connection, move)
+                self._move_round(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
-            note(connection, move.to_state.value, move.campaign, move.said)
+            note(connection, move.to_state.value, move.campaign, move.description)
             self._announce(connection, move.campaign)
             return True
 
+    def _move_round(self, connection: Connection, move: Move) -> None:
+        # On PostgreSQL this waits for uploads that hold the round, and later ones wait for it.
+        connection.execute(
+            self._round_locked, {"campaign": move.campaign, "number": move.from_round}
+        )
+        values: dict[str, object] = {
+            "state": move.round_state,
+            "tally": move.tally,
+            "held": int(move.held),
+        }
+        if move.closes is not None:
+            values["closes"] = move.closes
+        of_round = (rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
+        connection.execute(sa.update(rounds).where(*of_round).values(values))
+        mark_untidied(connection, move)
+
     def delete(self, campaign: str, moves: int) -> bool:
         with self._write(WORK_SECONDS) as connection:
-            if not delete_campaign(connection, campaign, moves, self._drop_reports):
+            if not self._delete(connection, campaign, moves):
                 return False
             self._announce(connection, campaign)
         self._tidy(set(self._untidied()))
         return True
 
+    def _delete(self, connection: Connection, campaign: str, moves: int) -> bool:
+        """Delete a campaign if it was not moved since; the audit log keeps that it existed."""
+        c = campaigns.c
+        unmoved = sa.select(c.state).where(c.id == campaign, c.moves == moves)
+        state = connection.scalar(unmoved.with_for_update())
+        if state is None:
+            return False
+        query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign)
+        keys = list(connection.scalars(query))
+        for key in keys:
+            self._drop_reports(connection, key)
+        clear_untidied(connection, keys)
+        connection.execute(sa.delete(running).where(running.c.round_key.in_(keys)))
+        for table in (publications, rounds, tokens):
+            connection.execute(sa.delete(table).where(table.c.campaign == campaign))
+        connection.execute(sa.delete(campaigns).where(c.id == campaign))
+        note(connection, "delete", campaign, f"it was {state}")
+        return True
+
     def release(self, campaign: str) -> bytes | None:
+        query = sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
         with self._read(WORK_SECONDS) as connection:
-            return connection.scalar(
-                sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
-            )
+            release: bytes | None = connection.scalar(query)
+        return release
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
+        exists = sa.select(campaigns.c.id).where(campaigns.c.id == campaign)
         with self._write(WORK_SECONDS) as connection:
-            there = (
-                sa.select(campaigns.c.id)
-                .where(campaigns.c.id == campaign)
-                .with_for_update(read=True)
-            )
-            if connection.scalar(there) is None:
-                raise StateError(
-                    f"campaign {campaign} was deleted meanwhile; none of its tokens is of use"
-                )
-            # Sorted, so that the order of issue is not the order of the rows.
+            if connection.scalar(exists.with_for_update(read=True)) is None:
+                raise StateError(f"campaign {campaign} was deleted; its tokens are useless")
+            # Sorted, so that the order of rows does not show the order of issue.
             connection.execute(
                 sa.insert(tokens), [{"campaign": campaign, "hash": h} for h in sorted(hashes)]
             )
+
+    # --- reports --------------------------------------------------------------------------
 
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
         for _ in range(_TRIES - 1):
@@ -321,23 +355,29 @@ class SqlStore(ABC):
             by_round.setdefault((batch.campaign, batch.round), {})[i] = batch
         with self._write(ANSWER_SECONDS) as connection:
             for (campaign, number), members in sorted(by_round.items()):
-                of_round = {"campaign": campaign, "number": number}
-                found = connection.execute(self._state_of_round, of_round).one_or_none()
-                if found is not None and found.state == "open":
-                    self._adding(connection, next(iter(members.values())), found.key, found.epoch)
-                    self._add_to_round(connection, found.key, members, outcomes)
+                round_ = connection.execute(
+                    self._round_to_add, {"campaign": campaign, "number": number}
+                ).one_or_none()
+                if round_ is not None and round_.state == "open":
+                    first = next(iter(members.values()))
+                    self._adding(connection, first, round_.key, round_.epoch)
+                    self._add_to_round(connection, round_.key, members, outcomes)
                     continue
                 for i, batch in members.items():
-                    if found is not None and found.state == "closed":
-                        outcomes[i] = repeats_of(
-                            connection, self._table(found.key), found.key, batch.rows
-                        )
-                    else:
-                        closing = found is not None and found.state == "closing"
-                        outcomes[i] = [
-                            Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED
-                        ] * len(batch.rows)
+                    outcomes[i] = self._refused(connection, round_, batch)
         return outcomes
+
+    def _refused(
+        self, connection: Connection, round_: sa.Row[Any] | None, batch: Batch
+    ) -> list[Outcome]:
+        """Return the outcomes of reports to a round that is not open."""
+        if round_ is not None and round_.state == "closed":
+            ids = list({row.report_id for row in batch.rows})
+            stored = _stored_rows(connection, self._table(round_.key), round_.key, ids)
+            return [_outcome_when_closed(row, stored.get(row.report_id)) for row in batch.rows]
+        closing = round_ is not None and round_.state == "closing"
+        outcome = Outcome.ROUND_CLOSING if closing else Outcome.ROUND_CLOSED
+        return [outcome] * len(batch.rows)
 
     def _add_to_round(
         self,
@@ -346,22 +386,21 @@ class SqlStore(ABC):
         members: Mapping[int, Batch],
         outcomes: list[list[Outcome]],
     ) -> None:
-        """Store the new rows of one round; tell repeats (same bytes) from conflicts (other bytes), and who has answered before."""
-        known = known_tokens(connection, members.values())
+        """Store the new rows of one round and set the outcomes of all others."""
+        issued = _issued_tokens(connection, members.values())
         answered = self._answered(connection, members.values())
         first: dict[bytes, Row] = {}
-        later: list[
-            tuple[int, int, Row]
-        ] = []  # whose id came before in this very group, or is in the store
         places: dict[bytes, tuple[int, int]] = {}
+        # Rows whose id occurs earlier in this group, or is in the store.
+        repeats: list[tuple[int, int, Row]] = []
         for i, batch in members.items():
             for j, row in enumerate(batch.rows):
-                if batch.token_hashes is not None and batch.token_hashes[j] not in known:
+                if batch.token_hashes is not None and batch.token_hashes[j] not in issued:
                     outcomes[i][j] = Outcome.UNKNOWN_TOKEN
                 elif row.report_id in answered:
                     outcomes[i][j] = Outcome.ANSWERED
                 elif row.report_id in first:
-                    later.append((i, j, row))
+                    repeats.append((i, j, row))
                 else:
                     first[row.report_id] = row
                     places[row.report_id] = (i, j)
@@ -369,39 +408,41 @@ class SqlStore(ABC):
             return
         inserted = self._insert_new(connection, key, sorted(first.values()))
         older = [report_id for report_id in first if report_id not in inserted]
-        later += [(*places[report_id], first[report_id]) for report_id in older]
-        held = {report_id: first[report_id] for report_id in inserted}
-        held |= held_of(connection, self._table(key), key, older)
-        for i, j, row in later:
-            outcomes[i][j] = Outcome.DUPLICATE if held[row.report_id] == row else Outcome.CONFLICT
+        repeats += [(*places[report_id], first[report_id]) for report_id in older]
+        stored = {report_id: first[report_id] for report_id in inserted}
+        stored |= _stored_rows(connection, self._table(key), key, older)
+        for i, j, row in repeats:
+            same = stored[row.report_id] == row
+            outcomes[i][j] = Outcome.DUPLICATE if same else Outcome.CONFLICT
 
     def _answered(self, connection: Connection, batches: Iterable[Batch]) -> set[bytes]:
-        """The ids among these that an earlier round of their campaign has, where each participant answers once in all.
+        """Return the ids that an earlier round holds, where each participant reports once.
 
-        Nothing is added to an earlier round any more: its closing waited for whoever added, and came before this round opened.
+        Earlier rounds do not change: closing one waited for its uploads before the next
+        round opened.
         """
         once = [batch for batch in batches if batch.once]
         if not once:
             return set()
-        asked = once[0].campaign, once[0].round
-        if asked not in self._earlier:
-            self._earlier[asked] = earlier_rounds(connection, *asked)
+        round_ = (once[0].campaign, once[0].round)
+        if round_ not in self._earlier:
+            self._earlier[round_] = _earlier_keys(connection, *round_)
         ids = list({row.report_id for batch in once for row in batch.rows})
-        tables = ((key, self._table(key)) for key in self._earlier[asked])
-        return {found for key, table in tables for found in held_of(connection, table, key, ids)}
+        answered: set[bytes] = set()
+        for key in self._earlier[round_]:
+            answered |= _stored_rows(connection, self._table(key), key, ids).keys()
+        return answered
 
     def reports(
         self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b""
     ) -> Iterator[list[Row]]:
         key = self.round_key(campaign, number)
-        query = a_page(self._table(key))
+        query = _page_query(self._table(key))
         while True:
-            # One query per page: no transaction stays open while somebody digests a block.
+            # One query per page: no transaction stays open while the caller uses a page.
             with self._read(WORK_SECONDS) as connection:
-                page = [
-                    Row._make(r)
-                    for r in connection.execute(query, {"key": key, "after": after, "block": block})
-                ]
+                selected = connection.execute(query, {"key": key, "after": after, "block": block})
+                page = [Row._make(r) for r in selected]
             if page:
                 yield page
                 after = page[-1].report_id
@@ -409,8 +450,13 @@ class SqlStore(ABC):
                 return
 
     def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
+        c = reports.c
         with self._read(ANSWER_SECONDS) as connection:
-            return stored_among(connection, campaign, ids)
+            of_campaign = sa.select(rounds.c.key).where(rounds.c.campaign == campaign)
+            keys = list(connection.scalars(of_campaign))
+            # The table of all rounds: one round's own table may be deleted at any moment.
+            query = sa.select(c.report_id).where(c.round_key.in_(keys), c.report_id.in_(_IDS))
+            return {row.report_id for row in _select_ids(connection, query, ids)}
 
     def count(self, campaign: str, number: int) -> int:
         key = self.round_key(campaign, number)
@@ -421,23 +467,25 @@ class SqlStore(ABC):
     def answers(self, campaign: str, number: int) -> dict[int, int]:
         key = self.round_key(campaign, number)
         query = sa.text(
-            f"SELECT question, count(*) FROM {self._table(key)} WHERE round_key = :key GROUP BY question"
+            f"SELECT question, count(*) FROM {self._table(key)} "
+            "WHERE round_key = :key GROUP BY question"
         )
         with self._read(WORK_SECONDS) as connection:
-            return {
-                int(question): int(count)
-                for question, count in connection.execute(query, {"key": key})
-            }
+            counts = connection.execute(query, {"key": key})
+            return {int(question): int(count) for question, count in counts}
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
-        reports, digest = 0, 0
+        count, digest = 0, 0
         for page in self.reports(campaign, number):
-            reports, digest = reports + len(page), add_digests(digest, digest_of(page))
-        return reports, digest
+            count += len(page)
+            digest = add_digests(digest, digest_of(page))
+        return count, digest
 
     def settle(self, campaign: str, number: int) -> None:
         with self._write(ANSWER_SECONDS) as connection:
-            connection.execute(self._round_alone, {"campaign": campaign, "number": number})
+            connection.execute(self._round_locked, {"campaign": campaign, "number": number})
+
+    # --- tidying --------------------------------------------------------------------------
 
     def tidy(self, campaign: str, number: int) -> None:
         self._tidy({self.round_key(campaign, number), *self._untidied()})
@@ -446,14 +494,12 @@ class SqlStore(ABC):
         return set(self._untidied(rounds.c.campaign == campaign).values())
 
     def _untidied(self, where: sa.ColumnElement[bool] | None = None) -> dict[int, int]:
-        """The keys and numbers of closed rounds not tidied yet."""
+        """Return the keys and numbers of closed rounds that are not tidied yet."""
         marked = facts.c.name == sa.literal(UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
         query = sa.select(rounds.c.key, rounds.c.number).join(facts, marked)
         with self._read(ANSWER_SECONDS) as connection:
-            return {
-                r.key: r.number
-                for r in connection.execute(query.where(sa.true() if where is None else where))
-            }
+            selected = connection.execute(query.where(sa.true() if where is None else where))
+            return {r.key: r.number for r in selected}
 
     def _tidy(self, keys: set[int]) -> None:
         with self._guarded(TIDY_SECONDS):
@@ -461,55 +507,125 @@ class SqlStore(ABC):
 
     def _tidied(self, keys: Sequence[int]) -> None:
         with self._writing() as connection:
-            forget_untidied(connection, keys)
+            clear_untidied(connection, keys)
 
     def _tidy_left_over(self) -> None:
-        """Try again when the store is opened: whoever was reading the database may be gone by then."""
+        """Try again when the store is opened: sessions that were reading may have ended."""
         left_over = self._untidied()
         try:
             if left_over:
                 self._tidy(set(left_over))
-        except (StoreAway, StoreFull) as error:
+        except (StoreUnavailable, StoreFull) as error:
             log.warning(
                 "%d closed rounds may still show the order of arrival: %s", len(left_over), error
             )
 
     def check(self) -> None:
         with self._guarded(ANSWER_SECONDS):
-            self._look()
+            self._check_writable()
 
     def _insert_round(self, connection: Connection, added: StoredRound) -> None:
         values = {**vars(added), "plan": json.dumps(added.plan), "held": int(added.held)}
-        made = connection.execute(sa.insert(rounds).values(values))
-        assert made.inserted_primary_key is not None
-        self._round_made(connection, made.inserted_primary_key[0])
+        inserted = connection.execute(sa.insert(rounds).values(values))
+        assert inserted.inserted_primary_key is not None
+        self._round_created(connection, inserted.inserted_primary_key[0])
 
     def round_key(self, campaign: str, number: int) -> int:
-        """What a round is called in the tables; an error if there is none."""
-        query = sa.select(rounds.c.key).where(
-            rounds.c.campaign == campaign, rounds.c.number == number
-        )
+        """Return the key of a round in the tables.
+
+        Raises:
+            InputError: The round does not exist.
+        """
+        c = rounds.c
+        query = sa.select(c.key).where(c.campaign == campaign, c.number == number)
         with self._read(ANSWER_SECONDS) as connection:
-            found = connection.scalar(query)
-        if found is None:
+            key: int | None = connection.scalar(query)
+        if key is None:
             raise InputError(
                 f"campaign {campaign} has no round {number}", where="round", value=number
             )
-        return found
+        return key
 
 
 def until_unread(unread: Callable[[], bool]) -> None:
-    """Wait for a moment in which nobody else can see the reports as they came; `StoreUntidy` if there is none."""
+    """Wait until no other session can see the reports in the order of arrival.
+
+    Raises:
+        StoreUntidy: Another session kept reading for `READER_SECONDS`.
+    """
     deadline = time.monotonic() + READER_SECONDS
     while not unread():
         if time.monotonic() > deadline:
             raise StoreUntidy(
-                "somebody else reads the database and may still see the reports as they came"
+                "another session reads the database and may still see the order of arrival"
             )
         time.sleep(0.02)
 
 
 def store_failure(cause: BaseException | None, code: str, statement: str | None) -> StoreFailure:
-    """What may be said about a failed statement: its kind and its first words. Drivers' messages repeat stored values."""
+    """Describe a failed statement by its kind and first words: drivers repeat stored values."""
     words = " ".join((statement or "a statement").split()[:3])
     return StoreFailure(f"the database refused {words}: {type(cause).__name__} ({code})")
+
+
+def _round_query(lock: str, suffix: str) -> sa.TextClause:
+    return sa.text(_ROUND.format(lock=lock, suffix=suffix))
+
+
+@cache
+def _page_query(table: str) -> sa.TextClause:
+    return sa.text(
+        f"SELECT report_id, question, payload FROM {table} "
+        "WHERE round_key = :key AND report_id > :after ORDER BY report_id LIMIT :block"
+    )
+
+
+@cache
+def _rows_query(table: str) -> sa.TextClause:
+    query = (
+        f"SELECT report_id, question, payload FROM {table} "
+        "WHERE round_key = :key AND report_id IN :ids"
+    )
+    return sa.text(query).bindparams(_IDS)
+
+
+def _stored_rows(
+    connection: Connection, table: str, key: int, ids: Sequence[bytes]
+) -> dict[bytes, Row]:
+    """Return the stored reports of a round that have one of these ids."""
+    selected = _select_ids(connection, _rows_query(table), ids, key=key)
+    return {r.report_id: Row._make(r) for r in selected}
+
+
+def _outcome_when_closed(row: Row, stored: Row | None) -> Outcome:
+    """Return the outcome of a report to a closed round, given the stored one of its id."""
+    if stored is None:
+        return Outcome.ROUND_CLOSED
+    return Outcome.DUPLICATE if stored == row else Outcome.CONFLICT
+
+
+def _earlier_keys(connection: Connection, campaign: str, number: int) -> tuple[int, ...]:
+    query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign, rounds.c.number < number)
+    return tuple(connection.scalars(query.order_by(rounds.c.number)))
+
+
+def _issued_tokens(connection: Connection, batches: Iterable[Batch]) -> set[bytes]:
+    """Return the token hashes of some batches of one campaign that were issued."""
+    with_tokens = [batch for batch in batches if batch.token_hashes is not None]
+    hashes = list({h for batch in with_tokens for h in batch.token_hashes or ()})
+    if not hashes:
+        return set()
+    campaign = with_tokens[0].campaign
+    return {r.hash for r in _select_ids(connection, _ISSUED_TOKENS, hashes, campaign=campaign)}
+
+
+def _select_ids(
+    connection: Connection,
+    query: sa.Select[Any] | sa.TextClause,
+    ids: Sequence[bytes],
+    **parameters: str | int,
+) -> Iterator[sa.Row[Any]]:
+    """Run a query over ids, as many at a time as a database takes."""
+    for start in range(0, len(ids), _IDS_PER_QUERY):
+        some = ids[start : start + _IDS_PER_QUERY]
+        yield from connection.execute(query, {"ids": some, **parameters})

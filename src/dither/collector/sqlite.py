@@ -1,7 +1,8 @@
 """SQLite: write-ahead log, synchronous=FULL, one writer at a time, and one collector per file.
 
-With FULL the log reaches the disk before a commit returns: a report that was acknowledged survives a power cut. A file
-system or a build that cannot give both settings is refused. The file and its companions are its owner's alone.
+With FULL the log reaches the disk before a commit returns: an acknowledged report survives
+a power cut. A file system or a build without both settings is refused. Only the owner can
+read the file and its companions.
 """
 
 from __future__ import annotations
@@ -20,30 +21,34 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from dither.collector.sql_store import SqlStore, store_failure, until_unread
-from dither.collector.store import ANSWER_SECONDS, Row, StoreAway, StoreFull
+from dither.collector.store import ANSWER_SECONDS, Row, StoreFull, StoreUnavailable
 from dither.errors import InputError
 from dither.private_files import make_private, tighten
 
-_FULL = 2
+_FULL = 2  # the value of `PRAGMA synchronous`
 _INSERT = (
     "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
 )
-_CHECK_SECONDS = (
-    2.0  # what a look at readiness waits for others that write, in turn and for the file's lock
-)
-MIN_FREE = (
-    32 << 20
-)  # bytes on the disk below which the store says that it is full before a write fails
+_CHECK_SECONDS = 2.0  # how long a health check waits for the writer and for the file's lock
+# Bytes free on the disk below which the store reports that it is full. A write that fails
+# for want of space is reported too, but then the operator has no warning.
+MIN_FREE = 32 << 20
 
 
 class SqliteStore(SqlStore):
-    """The store in a file, made if it is not there, which this collector alone writes, one transaction at a time."""
+    """The store in a file, created if absent, that this collector alone writes.
+
+    Args:
+        path: The database file.
+        min_free: Free bytes on the disk below which `check` raises `StoreFull`.
+    """
 
     _driver_error = sqlite3.Error
 
-    def __init__(self, path: str | Path, least_free: int = MIN_FREE) -> None:
-        # SQLite follows links: what belongs beside the database is beside the file itself.
-        self._path, self._least_free = Path(os.path.realpath(path)), least_free
+    def __init__(self, path: str | Path, min_free: int = MIN_FREE) -> None:
+        # SQLite follows links: the companion files are next to the real file.
+        self._path = Path(os.path.realpath(path))
+        self._min_free = min_free
         if not self._path.parent.is_dir():
             raise InputError(
                 f"cannot open {self._path}: its folder does not exist", where=str(self._path)
@@ -68,7 +73,7 @@ class SqliteStore(SqlStore):
             raise
 
     def close(self) -> None:
-        """Tidying under way is broken off; it is done when the file is next opened."""
+        """Close the file; a rewrite in progress is interrupted and done at the next opening."""
         for driver in list(self._tidying):
             driver.interrupt()
         self._engine.dispose()
@@ -77,7 +82,7 @@ class SqliteStore(SqlStore):
             self._lock_file = None
 
     def _connect(self) -> sqlite3.Connection:
-        """Waits for somebody else's lock end by themselves, so `_within` bounds nothing here."""
+        """Open a connection whose waits for locks are limited, so `_within` need not be."""
         driver = sqlite3.connect(
             self._path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None
         )
@@ -90,7 +95,7 @@ class SqliteStore(SqlStore):
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
-        """It holds the right to write from its beginning."""
+        """Open a transaction that has the write lock from its beginning."""
         with self._my_turn(), self._engine.connect() as plain:
             connection = plain.execution_options(dither_writes=True)
             with connection.begin():
@@ -98,7 +103,7 @@ class SqliteStore(SqlStore):
                 self._still_there()
 
     def _insert_new(self, connection: Connection, key: int, rows: Sequence[Row]) -> set[bytes]:
-        """One statement if all are new, which they nearly always are; otherwise back, and look which are."""
+        """Insert by one statement if all are new, as they nearly always are; else one by one."""
         parameters = [(key, *row) for row in rows]
         connection.exec_driver_sql("SAVEPOINT fresh")
         fresh = {row.report_id for row in rows}
@@ -111,7 +116,11 @@ class SqliteStore(SqlStore):
         return fresh
 
     def _rewrite(self, keys: Sequence[int]) -> None:
-        """The log holds pages in the order in which they changed; the pages' own free space may hold earlier contents."""
+        """Empty the log and rewrite the file.
+
+        The log holds pages in the order of their changes, and free space in pages may hold
+        earlier contents.
+        """
         with self._engine.connect() as connection:
             driver = _driver(connection)
             self._tidying.append(driver)
@@ -121,21 +130,21 @@ class SqliteStore(SqlStore):
                     driver.execute("VACUUM")
                 until_unread(lambda: self._log_emptied(driver))
                 self._tidied(keys)
-                # What is in the log by now is the note that this is done, and reports of other rounds that are still open.
+                # The log now holds the mark that this is done, and reports of open rounds.
                 self._log_emptied(driver)
             finally:
                 self._tidying.remove(driver)
 
-    def _look(self) -> None:
-        """There is room on the disk, and a transaction that writes can begin soon."""
-        if shutil.disk_usage(self._path.parent).free < self._least_free:
+    def _check_writable(self) -> None:
+        """Check the space on the disk, and that a writing transaction can begin."""
+        if shutil.disk_usage(self._path.parent).free < self._min_free:
             raise StoreFull(
-                f"less than {self._least_free >> 20} MiB are free on the disk of {self._path}"
+                f"less than {self._min_free >> 20} MiB are free on the disk of {self._path}"
             )
         self._still_there()
         with self._my_turn(_CHECK_SECONDS), self._engine.connect() as connection:
             driver = _driver(connection)
-            with _patient(driver, _CHECK_SECONDS):
+            with _busy_timeout(driver, _CHECK_SECONDS):
                 driver.execute("BEGIN IMMEDIATE")
                 try:
                     driver.execute("SELECT 1 FROM facts").fetchone()
@@ -143,41 +152,41 @@ class SqliteStore(SqlStore):
                     driver.execute("ROLLBACK")
 
     def _still_there(self) -> None:
-        """What is written to a file that was moved or deleted is found by nobody who looks for it under its name."""
+        """Raise if the file was moved, deleted or replaced: its reports would be lost."""
         try:
-            found = _identity(self._path)
+            identity = _identity(self._path)
         except OSError:
-            raise StoreAway(
-                f"{self._path} is gone; put it back, or start again without it"
+            raise StoreUnavailable(
+                f"{self._path} is gone; put it back, or restart without it"
             ) from None
-        if found != self._identity:
-            raise StoreAway(
-                f"{self._path} is another file than the one that was opened; start again"
+        if identity != self._identity:
+            raise StoreUnavailable(
+                f"{self._path} is not the file that was opened; restart the collector"
             )
 
     @contextmanager
     def _my_turn(self, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
         if not self._turn.acquire(timeout=seconds):
-            raise StoreAway("the database is being written anew, after a round was closed")
+            raise StoreUnavailable("the database is being rewritten after a round was closed")
         try:
             yield
         finally:
             self._turn.release()
 
     def _log_emptied(self, driver: sqlite3.Connection) -> bool:
-        """Needs a moment in which nobody else reads; whoever writes is let in between two tries."""
-        with self._my_turn(), _patient(driver, 0.1):
+        """Try to empty the log, which needs a moment without readers; writers go in between."""
+        with self._my_turn(), _busy_timeout(driver, 0.1):
             busy = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
 
     def _translated(self, cause: BaseException | None, statement: str | None) -> Exception:
-        """SQLite's own messages name tables and files, no values; those of anything else are not repeated."""
+        """Translate by error code. SQLite's messages name tables and files, never values."""
         code = getattr(cause, "sqlite_errorcode", None)
         if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
             return StoreFull("the disk is full")
-        ours = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
-        if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, ours):
-            return StoreAway(f"the database failed: {cause}")
+        defects = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+        if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, defects):
+            return StoreUnavailable(f"the database failed: {cause}")
         return store_failure(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
 
 
@@ -187,28 +196,28 @@ def _make_durable(driver: sqlite3.Connection) -> None:
     level = driver.execute("PRAGMA synchronous").fetchone()[0]
     if mode != "wal" or level != _FULL:
         raise InputError(
-            f"SQLite gives journal_mode={mode} and synchronous={level} here; reports could be lost after they were acknowledged. "
-            "Put the file on a local disk"
+            f"SQLite gives journal_mode={mode} and synchronous={level} here; acknowledged "
+            "reports could be lost. Put the file on a local disk"
         )
     driver.execute("PRAGMA foreign_keys=ON")
     driver.execute("PRAGMA secure_delete=ON")
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
-    """What is beneath, for statements that no transaction may hold."""
+    """Return the driver's connection, for statements outside any transaction."""
     driver: Any = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
-def _patient(driver: sqlite3.Connection, seconds: float) -> Iterator[None]:
-    """Wait this long for somebody else's lock, for once."""
+def _busy_timeout(driver: sqlite3.Connection, seconds: float) -> Iterator[None]:
+    """Limit waits for another connection's lock inside the block."""
     driver.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
     try:
         yield
@@ -222,23 +231,23 @@ def _begin(connection: Connection) -> None:
 
 
 def _keep_private(path: Path) -> None:
-    """SQLite gives the files that it makes beside the database the database's own permissions."""
+    """Restrict the file to its owner; SQLite gives its companions the same permissions."""
     try:
         make_private(path)
         for companion in ("-wal", "-shm", "-journal"):
             tighten(path.with_name(path.name + companion))
     except OSError as error:
         raise InputError(
-            f"cannot open {path} and keep it to its owner: {error.strerror}", where=str(path)
+            f"cannot open {path} and restrict it to its owner: {error.strerror}", where=str(path)
         ) from None
 
 
 def _lock(path: Path) -> int:
-    """A lock that ends with the process, however it ends."""
-    beside = path.with_name(path.name + ".lock")
+    """Take a lock that ends with the process, even if it is killed."""
+    lock_file = path.with_name(path.name + ".lock")
     try:
-        make_private(beside)
-        handle = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
+        make_private(lock_file)
+        handle = os.open(lock_file, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise InputError(f"cannot open {path}: {error.strerror}", where=str(path)) from None
     try:
@@ -246,7 +255,8 @@ def _lock(path: Path) -> int:
     except OSError:
         os.close(handle)
         raise InputError(
-            f"{path} is in use by another collector; SQLite takes one process, PostgreSQL any number",
+            f"{path} is in use by another collector; SQLite takes one process, "
+            "PostgreSQL any number",
             where=str(path),
         ) from None
     return handle

@@ -1,14 +1,20 @@
-"""The seam to storage: campaigns, rounds, tokens and reports. SQLite and PostgreSQL meet it and pass one contract suite."""
+"""The interface to storage: campaigns, rounds, tokens and reports.
+
+SQLite and PostgreSQL implement it and pass one contract suite
+(`dither.lab.testing.StoreContract`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from dither.errors import DitherError
+from dither.reports import Plan
+from dither.tally import RoundTally
 
 if TYPE_CHECKING:
     from dither.collector.audit import AuditLog
@@ -16,36 +22,38 @@ if TYPE_CHECKING:
     from dither.collector.publications import PublicationTable
     from dither.collector.sessions import SessionTable
 
-ANSWER_SECONDS = (
-    5.0  # what a sender's reports and a look at readiness wait for the database at most
-)
-WORK_SECONDS = 60.0  # what an operator's single step may take: a move, a count, a page of reports, a lot of tokens
-TIDY_SECONDS = 900.0  # writing a round anew
-LAYOUT_SECONDS = 3600.0  # carrying a store of an earlier layout forward
+T = TypeVar("T")
+PlanOf = Callable[[str, int], Plan]  # of a campaign and the number of a round
+
+# The longest waits for the database, in seconds, by the kind of work.
+ANSWER_SECONDS = 5.0  # an upload, a health check, a read for a page
+WORK_SECONDS = 60.0  # one step of an operator: a move, a count, a page of reports
+TIDY_SECONDS = 900.0  # rewriting a round
+LAYOUT_SECONDS = 3600.0  # migrating a store of an earlier layout
 
 
-class StoreAway(DitherError):
-    """The database cannot be reached or failed; nothing is known about what was being written. Try again later."""
+class StoreUnavailable(DitherError):
+    """The database cannot be reached or failed; it is unknown what was written. Try again later."""
 
 
-class StoreBusy(StoreAway):
-    """The database undid a transaction in favour of another one; the same again may work at once."""
+class StoreBusy(StoreUnavailable):
+    """The database rolled back a transaction in favour of another one; an immediate retry may work."""
 
 
 class StoreFull(DitherError):
     """The disk under the database is full; what was being written is not stored."""
 
 
-class StoreUntidy(StoreAway):
-    """Traces of the order of arrival could not be removed now, because somebody else reads the database."""
+class StoreUntidy(StoreUnavailable):
+    """Traces of the order of arrival could not be removed: another session reads the database."""
 
 
 class StoreFailure(Exception):
-    """The database refused a statement in a way nobody foresaw. It says what failed and where, never what was stored."""
+    """The database refused a statement unexpectedly. The message never contains stored values."""
 
 
 class State(StrEnum):
-    """The life of a campaign. `campaigns.py` draws the transitions."""
+    """The state of a campaign. `campaigns.py` draws the transitions."""
 
     DRAFT = "draft"
     OPEN = "open"
@@ -55,14 +63,14 @@ class State(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What became of one report."""
+    """The result for one uploaded report."""
 
     STORED = "stored"
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
-    ANSWERED = "answered"  # in an earlier round: one report of each participant in all
+    ANSWERED = "answered"  # in an earlier round: each participant reports once in all rounds
     ROUND_CLOSED = "round-closed"
-    ROUND_CLOSING = "round-closing"  # it may open again, so nothing is decided about the report
+    ROUND_CLOSING = "round-closing"  # the round may open again, so the sender should retry
     UNKNOWN_TOKEN = "unknown-token"
     NOT_THIS_ROUND = "not-this-round"
     WRONG_QUESTION = "wrong-question"
@@ -70,7 +78,7 @@ class Outcome(StrEnum):
 
     @property
     def accepted(self) -> bool:
-        """Whether the report is in the store, now or from an earlier try."""
+        """Whether the report is in the store, now or from an earlier upload."""
         return self in (Outcome.STORED, Outcome.DUPLICATE)
 
 
@@ -84,9 +92,12 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Reports of one round to be stored together; `token_hashes` where tokens are issued, one per row.
+    """Reports of one round to be stored together.
 
-    With `once` a report's id is the same in every round, and none is stored that an earlier round has.
+    Attributes:
+        token_hashes: One per row where tokens are issued, otherwise None.
+        once: A report's id is the same in every round, and a report that an earlier round
+            holds is refused.
     """
 
     campaign: str
@@ -98,27 +109,33 @@ class Batch:
 
 @dataclass(frozen=True)
 class StoredCampaign:
-    """A campaign: what it was created from, where it stands, and its protocol's saved state."""
+    """A campaign: its specification, its state, and the saved state of its protocol.
+
+    `moves` counts the transitions so far.
+    """
 
     id: str
     spec: dict[str, object]
     state: State
     round: int
     machine: bytes
-    moves: int = 0  # how often it was moved
+    moves: int = 0
 
 
 @dataclass(frozen=True)
 class StoredRound:
     """A round: its plan, the share of places before it, and, once closed, its tally.
 
-    `closes` is when it closes by itself (seconds since 1970, in whole hours or minutes); `held`, while it is closing,
-    that it waits for a tally counted elsewhere.
+    Attributes:
+        state: "draft", "open", "closing" or "closed".
+        closes: Time at which it closes automatically, in seconds since 1970, rounded to
+            whole hours or minutes.
+        held: A closing round that waits for a tally counted outside the collector.
     """
 
     campaign: str
     number: int
-    state: str  # "draft", "open", "closing" or "closed"
+    state: str
     start: float
     plan: dict[str, object]
     tally: bytes | None = None
@@ -128,10 +145,16 @@ class StoredRound:
 
 @dataclass(frozen=True)
 class Move:
-    """One transition of a campaign, applied as a whole or not at all, and only from the state it expects.
+    """One transition of a campaign, applied atomically and only from the expected state.
 
-    With `moves` it is also refused if anybody moved the campaign since: a tally taken before a closing was taken back must not
-    end the closing that came after.
+    Attributes:
+        round_state: New state of round `from_round`.
+        tally: Tally of round `from_round`.
+        moves: Number of transitions when this one was decided; the move is refused if the
+            campaign was moved since. Without this check, a tally taken before a closing was
+            revoked could end a later closing.
+        held: Round `from_round` waits for a tally counted outside the collector.
+        closes: Time at which round `from_round` closes automatically, if known from now on.
     """
 
     campaign: str
@@ -139,110 +162,161 @@ class Move:
     from_round: int
     to_state: State
     to_round: int
-    round_state: str | None = None  # the new state of round `from_round`
+    round_state: str | None = None
     machine: bytes | None = None
-    tally: bytes | None = None  # of round `from_round`
+    tally: bytes | None = None
     opened: StoredRound | None = None
     release: bytes | None = None
-    moves: int | None = None  # how often the campaign had been moved when this one was decided
-    held: bool = False  # round `from_round` waits for a tally counted elsewhere
-    closes: float | None = (
-        None  # when round `from_round` closes by itself, if that is known from now on
-    )
+    moves: int | None = None
+    held: bool = False
+    closes: float | None = None
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """The transition in words, for the audit log."""
-        return f"{self.from_state.value}, round {self.from_round}, to {self.to_state.value}, round {self.to_round}"
+        before = f"{self.from_state.value}, round {self.from_round}"
+        return f"{before}, to {self.to_state.value}, round {self.to_round}"
 
 
 class Position(NamedTuple):
-    """Where a campaign stands, and how often it was moved to get there."""
+    """The state and round of a campaign, and the number of transitions so far."""
 
     state: State
     round: int
     moves: int
 
 
-class Part(NamedTuple):
-    """What one collector has counted of a round in one epoch; None while that is not known, empty if nobody will ever know."""
+class InTurn(Protocol):
+    """Runs a function in the writing thread, between two commits, and returns its result."""
 
-    epoch: int
-    worker: str  # empty: everything up to the end of this epoch, whoever stored it
-    tally: bytes | None
+    def __call__(self, function: Callable[[], T]) -> T: ...
+
+
+class RunningTally(Protocol):
+    """Tallies of open rounds, kept up to date while reports are stored.
+
+    Every tally equals the stored reports to the integer. `committed` and `forget` are
+    called in the writing thread, the others in any other thread.
+    """
+
+    def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Add the new reports of a batch that was just committed."""
+
+    def forget(self, campaign: str, number: int) -> None:
+        """Drop the kept tally of a round, because a commit has an unknown outcome."""
+
+    def publish(self) -> None:
+        """Share this process's counts with the other collectors of the store, if they wait."""
+
+    def read(self, campaign: str, plan: Plan) -> RoundTally:
+        """Return the tally of everything committed in a round so far."""
+
+    def close(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """Return the kept tally of a round that takes no more reports, if any, and drop it."""
 
 
 class Store(Protocol):
-    """Whatever keeps a collection. Every method commits before it returns; none keeps a half-done change.
+    """What a collector needs from a database.
 
-    None waits for the database for ever: what serves senders comes back within `ANSWER_SECONDS`, the rest within the times above.
+    Every method commits before it returns; none leaves a partial change. No method waits
+    without a limit: those that serve senders return within `ANSWER_SECONDS`, the others
+    within the limits above.
+
+    Attributes:
+        shared: Other collectors may use the store at the same time.
     """
 
-    shared: bool  # whether other collectors may use it at the same time
+    shared: bool
     keys: KeyTable
     sessions: SessionTable
     audit: AuditLog
     publications: PublicationTable
 
-    def positions(self) -> dict[str, Position]:
-        """Where every campaign stands."""
+    def running_tally(self, plan_of: PlanOf, in_turn: InTurn) -> RunningTally:
+        """Return the running tallies of one collector, in the way that suits this store.
 
-    def await_change(self, seconds: float) -> None:
-        """Wait until somebody has moved or made a campaign, or this long; at once if that may have been missed."""
-
-    def turn(self, campaign: str) -> AbstractContextManager[None]:
-        """Keeps other collectors from moving the campaign meanwhile, as far as the database can; `Move.moves` is what decides."""
-
-    def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None: ...
-    def campaign(self, campaign: str) -> StoredCampaign | None: ...
-    def campaigns(self) -> list[StoredCampaign]: ...
-    def rounds(self, campaign: str) -> list[StoredRound]:
-        """All rounds so far, in order."""
-
-    def move(self, move: Move) -> bool:
-        """Apply a transition; False, and no change, if the campaign is not where the move expects it."""
-
-    def delete(self, campaign: str, moves: int) -> bool:
-        """Delete a campaign that takes no reports, with its rounds, reports, tokens and release, if nobody has moved it since.
-
-        Then its files hold none of its reports any more, unless `StoreAway` or `StoreFull` says that this could not be done.
+        Args:
+            plan_of: Finds the plan of a campaign's round.
+            in_turn: Runs a function in the collector's writing thread.
         """
 
-    def release(self, campaign: str) -> bytes | None: ...
-    def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None: ...
+    def positions(self) -> dict[str, Position]:
+        """Return the position of every campaign."""
+
+    def await_change(self, seconds: float) -> None:
+        """Wait until a campaign was created or moved, or `seconds`.
+
+        Returns at once if a change may have been missed.
+        """
+
+    def turn(self, campaign: str) -> AbstractContextManager[None]:
+        """Keep other collectors from moving the campaign, as a courtesy; `Move.moves` decides."""
+
+    def create_campaign(self, campaign: StoredCampaign, first: StoredRound) -> None:
+        """Store a new campaign and its first round."""
+
+    def campaign(self, campaign: str) -> StoredCampaign | None:
+        """Return a campaign, or None if it does not exist."""
+
+    def campaigns(self) -> list[StoredCampaign]:
+        """Return all campaigns, ordered by id."""
+
+    def rounds(self, campaign: str) -> list[StoredRound]:
+        """Return all rounds so far, in order."""
+
+    def move(self, move: Move) -> bool:
+        """Apply a transition; return False, without a change, if the campaign is elsewhere."""
+
+    def delete(self, campaign: str, moves: int) -> bool:
+        """Delete a campaign that takes no reports, if it was not moved since.
+
+        Rounds, reports, tokens and release go; the files hold none of its reports afterwards.
+
+        Raises:
+            StoreUnavailable, StoreFull: The files could not be rewritten now.
+        """
+
+    def release(self, campaign: str) -> bytes | None:
+        """Return the release of a finalised campaign."""
+
+    def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
+        """Store the hashes of issued tokens."""
+
     def add_reports(self, batches: Sequence[Batch]) -> list[list[Outcome]]:
-        """Store reports of open rounds in one transaction; one outcome per report. On return they are on disk."""
+        """Store reports of open rounds in one transaction, durably; one outcome per report."""
 
     def reports(
         self, campaign: str, number: int, block: int = 1 << 16, after: bytes = b""
     ) -> Iterator[list[Row]]:
-        """The stored reports of a round in the order of their ids, from the first id above `after` on, some at a time."""
+        """Yield blocks of a round's reports with ids above `after`, in order."""
 
     def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
-        """Return the ids that a committed report of the campaign has, in whichever round."""
+        """Return the ids that a committed report of the campaign has, in any round."""
 
-    def count(self, campaign: str, number: int) -> int: ...
+    def count(self, campaign: str, number: int) -> int:
+        """Return the number of reports of a round."""
+
     def answers(self, campaign: str, number: int) -> dict[int, int]:
-        """How many reports of a round answer each question; -1 stands for reports that answer all of them."""
+        """Return the number of reports by question; -1 means reports that answer all of them."""
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
-        """How many reports a round has, and their digest as `dither.tally.counting` defines it."""
+        """Return the number of reports and their digest as `dither.tally.counting` defines it."""
 
     def settle(self, campaign: str, number: int) -> None:
-        """Wait until no transaction that adds to a round is under way, such as one that was given up in its commit."""
+        """Wait for transactions that add to a round, such as one that timed out in its commit."""
 
     def tidy(self, campaign: str, number: int) -> None:
-        """Remove what the order of arrival may have left in the files of a closed round, and of those left over from before.
+        """Remove traces of the order of arrival from the files of closed rounds.
 
-        A round that could not be done, for whatever reason, stays in `untidied`, is tried again at the next call and when the store
-        is opened.
+        A round that could not be rewritten stays in `untidied` and is tried again at the next
+        call and when the store is opened.
         """
 
     def untidied(self, campaign: str) -> set[int]:
-        """The closed rounds of which the files may still tell the order of arrival."""
+        """Return the closed rounds whose files may still show the order of arrival."""
 
     def check(self) -> None:
-        """Raise `StoreAway` or `StoreFull` unless the store could take reports now."""
+        """Raise `StoreUnavailable` or `StoreFull` unless the store can take reports now."""
 
     def close(self) -> None:
-        """Close it, without waiting for a database that does not answer; operations under way in other threads fail."""
+        """Close the store at once; operations in other threads fail."""

@@ -1,39 +1,34 @@
-"""Tallies of stored reports: rebuilt from the store, or kept running beside it; both agree to the integer.
+"""Tallies of stored reports: rebuilt from the store, or kept up to date while reports arrive.
 
-The running tally is a convenience that lives in memory; the store is the truth. After a start, or whenever a commit failed in
-a way that leaves open what was written, it is built anew. Closing a round always reads the store.
+A running tally is a cache; the store is the truth. `Store.running_tally` chooses the
+implementation: `LocalTallies` for a store that one process writes, `shared_tallies` for
+PostgreSQL, and `RebuiltTallies` for any other shared store. All agree with `rebuild` to the
+integer. Closing a round always reads the store.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Protocol, TypeVar
 
 import numpy as np
 
-from dither.collector.store import Batch, Outcome, Row, Store, StoreAway
+from dither.collector.store import Batch, InTurn, Outcome, Row, Store, StoreUnavailable
 from dither.mechanisms import PackedReports
 from dither.reports import Plan
 from dither.tally import RoundTally, zero
 
-T = TypeVar("T")
-_FOLD = 4096  # reports gathered before they are added to a running tally
-_PAGE = 1 << 14  # reports read at a time while a running tally is built
-_TRIES = 3  # to build one, if commits fail meanwhile
-
-
-class InTurn(Protocol):
-    """Runs a function in the writing thread."""
-
-    def __call__(self, function: Callable[[], T]) -> T: ...
+# Adding one report at a time costs as much as adding thousands: NumPy calls dominate.
+FOLD_REPORTS = 4096
+_PAGE = 1 << 14  # reports read at a time while a running tally is counted
+_TRIES = 3  # counts that failing commits may invalidate before a read fails
 
 
 def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
-    """The tally of all stored reports of a round."""
+    """Count all stored reports of a round."""
     tally = zero(plan)
     for rows in store.reports(campaign, plan.round):
         add_rows(tally, rows)
@@ -41,7 +36,7 @@ def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
 
 
 def add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
-    """Add stored reports, question by question."""
+    """Add stored reports to a tally, grouped by question."""
     by_question: dict[int, list[bytes]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row.payload)
@@ -50,125 +45,162 @@ def add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
         tally.add(question, PackedReports(packed))
 
 
+def new_rows(batch: Batch, outcomes: Sequence[Outcome]) -> list[Row]:
+    """Return the rows of a committed batch that were not stored before."""
+    pairs = zip(batch.rows, outcomes, strict=True)
+    return [row for row, outcome in pairs if outcome is Outcome.STORED]
+
+
+class RebuiltTallies:
+    """Counts a round again at every read: exact for any store, at the cost of a full scan."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Do nothing: nothing is kept."""
+
+    def forget(self, campaign: str, number: int) -> None:
+        """Do nothing: nothing is kept."""
+
+    def publish(self) -> None:
+        """Do nothing: nothing is kept."""
+
+    def read(self, campaign: str, plan: Plan) -> RoundTally:
+        """Count all reports of the round."""
+        return rebuild(self._store, campaign, plan)
+
+    def close(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """Return None: no tally is kept."""
+        return None
+
+
 @dataclass
 class _RunningTally:
     tally: RoundTally
     pending: list[Row] = field(default_factory=list)
 
+    def fold(self) -> None:
+        """Add the pending rows to the tally."""
+        if self.pending:
+            add_rows(self.tally, self.pending)
+            self.pending = []
+
 
 @dataclass
 class _Count:
-    """A count under way. It reads the reports in the order of their ids, so that a report committed meanwhile is either ahead of
-    it, and will be read, or is to be added to what was read."""
+    """A count in progress.
 
-    meanwhile: list[Row] = field(
-        default_factory=list
-    )  # committed since the page before this one was read
+    Pages are read in the order of report ids. A report committed during the count is
+    either ahead of the page being read, and will be read, or must be added separately.
+    """
 
-    def passed(self, page: Sequence[Row], last: bool) -> list[Row]:
-        """A page has been read: gives the reports committed meanwhile that are neither ahead of it nor in it."""
-        shown = {row.report_id for row in page}
-        behind = [
-            row for row in self.meanwhile if last or (page and row.report_id <= page[-1].report_id)
-        ]
-        self.meanwhile = []
-        return [row for row in behind if row.report_id not in shown]
+    committed: list[Row] = field(default_factory=list)  # since the previous page was read
+
+    def missed(self, page: Sequence[Row], last: bool) -> list[Row]:
+        """Return committed reports that are neither in this page nor in a later one."""
+        in_page = {row.report_id for row in page}
+        end = page[-1].report_id if page else b""
+        behind = [row for row in self.committed if last or row.report_id <= end]
+        self.committed = []
+        return [row for row in behind if row.report_id not in in_page]
 
 
-class RunningTallies:
-    """The tallies of open rounds. Only the writing thread may call it, so that none is read in the middle of a commit; but `read`
-    is called in other threads, and reaches that one through `in_turn`."""
+class LocalTallies:
+    """Running tallies of a store that only this process writes.
 
-    def __init__(self, store: Store) -> None:
+    The state is used in the writing thread only, so that no tally is read during a commit.
+    `read` and `close` are called in other threads and enter the writing thread by `in_turn`.
+    """
+
+    def __init__(self, store: Store, in_turn: InTurn) -> None:
         self._store = store
+        self._in_turn = in_turn
         self._running: dict[tuple[str, int], _RunningTally] = {}
         self._counts: dict[tuple[str, int], _Count] = {}
         self._counting = threading.Lock()  # one count at a time
 
     def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
-        """Take note of what was just stored; repeats do not count."""
+        """Add the new reports of a committed batch."""
         key = (batch.campaign, batch.round)
-        running, count = self._running.get(key), self._counts.get(key)
+        running = self._running.get(key)
+        count = self._counts.get(key)
         if running is None and count is None:
             return
-        fresh = [
-            row
-            for row, outcome in zip(batch.rows, outcomes, strict=True)
-            if outcome is Outcome.STORED
-        ]
+        rows = new_rows(batch, outcomes)
         if count is not None:
-            count.meanwhile += fresh
+            count.committed += rows
         if running is not None:
-            running.pending += fresh
-            if len(running.pending) >= _FOLD:
-                _fold(running)
+            running.pending += rows
+            if len(running.pending) >= FOLD_REPORTS:
+                running.fold()
 
     def forget(self, campaign: str, number: int) -> None:
-        """Count this round anew when it is next asked for; a count under way is of no use either."""
+        """Drop the round's tally and cancel a count in progress: a commit has an unknown outcome."""
         self._running.pop((campaign, number), None)
         self._counts.pop((campaign, number), None)
 
-    def kept(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally | None:
-        """The tally of everything committed so far, a copy; None if none is kept."""
-        return in_turn(lambda: self._kept(campaign, plan))
+    def publish(self) -> None:
+        """Do nothing: no other process needs these counts."""
 
-    def drop(self, campaign: str, number: int) -> None:
-        """The round is being closed."""
+    def read(self, campaign: str, plan: Plan) -> RoundTally:
+        """Return the tally of everything committed so far; count it first if none is kept."""
+        for _ in range(_TRIES):
+            with self._counting:
+                tally = self._in_turn(lambda: self._copy(campaign, plan))
+                if tally is not None:
+                    return tally
+                self._count(campaign, plan)
+        tally = self._in_turn(lambda: self._copy(campaign, plan))
+        if tally is None:
+            raise StoreUnavailable("commits keep failing; the number of stored reports is unknown")
+        return tally
 
-    def publish_ended(self, in_turn: InTurn) -> None:
-        """There is nobody else to tell."""
+    def close(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """Return the kept tally of a closing round, if any, and drop it."""
 
-    def _kept(self, campaign: str, plan: Plan) -> RoundTally | None:
+        def take() -> RoundTally | None:
+            tally = self._copy(campaign, plan)
+            self.forget(campaign, plan.round)
+            return tally
+
+        return self._in_turn(take)
+
+    def _copy(self, campaign: str, plan: Plan) -> RoundTally | None:
         running = self._running.get((campaign, plan.round))
         if running is None:
             return None
-        _fold(running)
+        running.fold()
         return running.tally.merge(zero(plan))  # type: ignore[arg-type]
 
-    def read(self, campaign: str, plan: Plan, in_turn: InTurn) -> RoundTally:
-        """The tally of everything committed so far, a copy; if none is kept, all is counted, and reports are stored meanwhile."""
-        for _ in range(_TRIES):
-            with self._counting:
-                tally = in_turn(lambda: self._kept(campaign, plan))
-                if tally is not None:
-                    return tally
-                self._count(campaign, plan, in_turn)
-        tally = in_turn(lambda: self._kept(campaign, plan))
-        if tally is None:
-            raise StoreAway("commits keep failing, so that nobody knows what is stored")
-        return tally
+    def _count(self, campaign: str, plan: Plan) -> None:
+        """Count the stored reports and keep the tally, unless `forget` is called before the end."""
+        key = (campaign, plan.round)
+        tally = zero(plan)
+        mine = _Count()
 
-    def _count(self, campaign: str, plan: Plan, in_turn: InTurn) -> None:
-        """Count what is stored and keep the tally, unless it was to be forgotten before it was done."""
-        key, tally, mine = (campaign, plan.round), zero(plan), _Count()
-
-        def passed(page: list[Row], last: bool) -> list[Row] | None:
-            """Between two commits: every earlier one has been noted and is in the pages still to be read."""
+        def page_read(page: list[Row], last: bool) -> list[Row] | None:
+            # Runs between two commits, so every earlier commit has been recorded.
             if self._counts.get(key) is not mine:
                 return None
-            missed = mine.passed(page, last)
+            missed = mine.missed(page, last)
             if last:
                 self._running[key] = _RunningTally(tally, missed)
                 del self._counts[key]
             return missed
 
-        in_turn(lambda: self._counts.update({key: mine}))
+        self._in_turn(lambda: self._counts.update({key: mine}))
         try:
-            # A commit that was given up may still happen until then, and its reports would not be counted when sent again.
+            # A commit that timed out may still succeed until `settle` returns. Its reports
+            # would be duplicates when they are sent again, and would never be counted.
             self._store.settle(campaign, plan.round)
             for page in chain(self._store.reports(campaign, plan.round, _PAGE), [[]]):
                 add_rows(tally, page)
                 last = len(page) < _PAGE
-                missed = in_turn(partial(passed, page, last))
+                missed = self._in_turn(partial(page_read, page, last))
                 if last or missed is None:
                     return
                 add_rows(tally, missed)
         except BaseException:
-            in_turn(lambda: self.forget(campaign, plan.round))
+            self._in_turn(lambda: self.forget(campaign, plan.round))
             raise
-
-
-def _fold(running: _RunningTally) -> None:
-    if running.pending:
-        add_rows(running.tally, running.pending)
-        running.pending = []

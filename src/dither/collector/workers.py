@@ -1,7 +1,11 @@
-"""Several processes of one collector on one machine: they share the listening sockets and the database, nothing else.
+"""Several processes of one collector on one machine, which share sockets and database only.
 
-Guarantee: a worker that ends, however it ends, is replaced, and what waited in the sockets' queue is served by the others; when the
-first process ends, however it ends, so do all.
+Guarantee: a worker that ends for any reason is replaced, and the others serve what waits in
+the sockets' queue. When the first process ends for any reason, all do.
+
+uvicorn's own `Multiprocess` cannot replace this module: its workers survive when the first
+process is killed (`test_workers_end_when_the_first_process_is_killed` in
+tests/collector/test_workers.py), and it does not collect their metrics.
 """
 
 from __future__ import annotations
@@ -28,15 +32,15 @@ from dither.collector.metrics import retire
 from dither.collector.serving import listening_lines, log_to_stderr, open_store, serve
 from dither.errors import DitherError
 
-START_SECONDS = 60.0  # for all workers to be listening
-PAUSE_SECONDS = 1.0  # before a worker that ended by itself is replaced
-END_SECONDS = 12.0  # for workers to end by themselves, which they promise to do in ten
+START_SECONDS = 60.0  # until all workers listen
+PAUSE_SECONDS = 1.0  # before a worker that ended is replaced
+END_SECONDS = 12.0  # for a shutdown; a worker needs ten at most
 log = logging.getLogger("dither.collector")
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What each worker is told."""
+    """The arguments of a worker."""
 
     store: str
     key: str
@@ -50,7 +54,7 @@ class _Work:
 
 @dataclass
 class _Workers:
-    """The workers, the pipe to each, and how those ended that were not to be replaced."""
+    """The workers, the pipe to each, and whether all ended well at the shutdown."""
 
     work: _Work
     alive: dict[SpawnProcess, Connection] = field(default_factory=dict)
@@ -58,7 +62,7 @@ class _Workers:
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """One more worker."""
+        """Start a worker."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker, args=(self.work, theirs), name="dither-worker")
@@ -67,7 +71,7 @@ class _Workers:
         self.alive[process] = ours
 
     def await_end(self, seconds: float) -> list[SpawnProcess]:
-        """The workers that end within so many seconds, taken off the list."""
+        """Return and remove the workers that end within `seconds`."""
         wait([process.sentinel for process in self.alive], timeout=seconds)
         gone = [process for process in self.alive if not process.is_alive()]
         for process in gone:
@@ -91,10 +95,11 @@ def serve_workers(
     pages: Pages | None = None,
     public_url: str | None = None,
 ) -> None:
-    """Serve with so many processes until SIGTERM or SIGINT; says the address once all of them listen."""
+    """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen."""
     log_to_stderr()
-    room_for_connections(connections)  # each worker would find that there is none, again and again
-    open_store(store).close()  # a wrong address or layout is said once, before anything is started
+    # A wrong option fails here once, not in every worker again and again.
+    room_for_connections(connections)
+    open_store(store).close()
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
     workers = _Workers(
         _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url)
@@ -147,12 +152,12 @@ def _run(workers: _Workers, say: Callable[[], object]) -> None:
 
 
 def _well(process: SpawnProcess) -> bool:
-    """Whether a worker ended as it was told to; one that was still starting does not know how to, and need not."""
+    """Return whether a worker ended as expected; SIGTERM may end one that was still starting."""
     return process.exitcode in (0, -signal.SIGTERM)
 
 
 def _worker(work: _Work, pipe: Connection) -> None:
-    """One process: says on the pipe that it listens, and ends when the other end of it is gone."""
+    """Run one process: report on the pipe that it listens; end when the pipe is closed."""
 
     def end_with_the_first() -> None:
         try:

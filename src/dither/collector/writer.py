@@ -1,9 +1,13 @@
-"""One thread writes: uploads that wait while a commit is under way go into the next one together (group commit).
+"""The writing thread: uploads that arrive during a commit share the next one (group commit).
 
-Guarantee: an outcome is delivered only after the transaction that holds the report has been committed. The queue is
-bounded; a full one is said at once (`QueueFull`), never by growing. Stopping writes what is queued first, if the store lets it
-within the time given. When the store is away, everything that waits hears it at once instead of waiting in vain in turn.
-Nothing of what was to be stored gets into the log: of an unforeseen failure only its kind and the place in the code.
+Guarantees:
+
+- An outcome is delivered only after the transaction that holds the report was committed.
+- The queue is bounded; a full one raises `QueueFull` at once.
+- Stopping first writes the queued reports, if the store allows it within the given time.
+- If the store is unavailable, all waiting uploads fail together instead of one after another.
+- The log contains nothing that was to be stored: of an unexpected error, only its type and
+  the place in the code.
 """
 
 from __future__ import annotations
@@ -23,26 +27,26 @@ from dither.collector.store import (
     Batch,
     Outcome,
     Store,
-    StoreAway,
     StoreBusy,
     StoreFailure,
     StoreFull,
+    StoreUnavailable,
 )
 from dither.errors import DitherError, StateError
 
 T = TypeVar("T")
-W = TypeVar("W")  # who waits for a batch
+W = TypeVar("W")  # what the caller wants back with the result of a batch
 Outcomes = list[Outcome]
 log = logging.getLogger("dither.collector")
 
 
 class QueueFull(DitherError):
-    """More reports wait to be written than the queue holds; the sender should come back."""
+    """More reports wait to be written than the queue holds; the sender should retry later."""
 
 
 @dataclass(frozen=True)
 class WriteResult(Generic[W]):
-    """What became of one queued batch: its outcomes, or why it was not written."""
+    """The result of one queued batch: its outcomes, or why it was not written."""
 
     waiter: W
     outcomes: Outcomes | None
@@ -63,17 +67,22 @@ class _Call(Generic[T]):
     def run(self) -> None:
         try:
             settle = partial(self.outcome.set_result, self.function())
-        except Exception as error:  # it belongs to the caller, who waits in another thread
+        except Exception as error:  # raised again in the thread that waits
             settle = partial(self.outcome.set_exception, error)
-        with suppress(InvalidStateError):  # stopping gave it up meanwhile
+        with suppress(InvalidStateError):  # `stop` has already failed it
             settle()
 
 
 class Writer(Generic[W]):
     """The writing thread of a collector.
 
-    `deliver` is called in that thread with the results of a whole group at once; `committed` after it, with the batches
-    that are now in the store; `failed` with batches of which nobody knows whether they are.
+    Args:
+        store: Where reports are written.
+        deliver: Called in the writing thread with the results of a whole group.
+        committed: Called after `deliver` with each batch that is now in the store.
+        failed: Called with each batch that may or may not be in the store.
+        queue_reports: Reports that may wait.
+        group_reports: Reports that share a transaction.
     """
 
     def __init__(
@@ -94,19 +103,23 @@ class Writer(Generic[W]):
         self._jobs: deque[_Upload[W] | _Call[Any]] = deque()
         self._waiting = 0
         self._stopping = False
-        self._under_way: _Call[Any] | None = None
-        self._away = False
+        self._running_call: _Call[Any] | None = None
+        self._unavailable = False
         self._ready = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="dither-writer", daemon=True)
         self._thread.start()
 
     @property
     def waiting(self) -> int:
-        """How many reports wait to be written."""
+        """Number of reports that wait to be written."""
         return self._waiting
 
     def submit(self, batch: Batch, waiter: W) -> None:
-        """Queue a batch; `deliver` will get its waiter back."""
+        """Queue a batch; `deliver` gets its result together with `waiter`.
+
+        Raises:
+            QueueFull: The queue is full, or the collector stops.
+        """
         with self._ready:
             if self._stopping:
                 raise QueueFull("the collector is shutting down")
@@ -117,7 +130,7 @@ class Writer(Generic[W]):
             self._ready.notify()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run a function in the writing thread, between two groups, and give its result."""
+        """Run a function in the writing thread, between two groups, and return its result."""
         job = _Call(function, Future())
         with self._ready:
             if self._stopping:
@@ -126,17 +139,22 @@ class Writer(Generic[W]):
             self._ready.notify()
         return job.outcome.result()
 
-    def soon(self, function: Callable[[], None]) -> None:
-        """Run a function in the writing thread behind all that is queued now; nobody waits for it, and it raises nothing."""
+    def enqueue(self, function: Callable[[], None]) -> None:
+        """Run a function in the writing thread after everything queued now, without waiting."""
         with self._ready:
             if not self._stopping:
                 self._jobs.append(_Call(function, Future()))
                 self._ready.notify()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Write what is queued, then end the thread; False if that took longer than `timeout` seconds and was given up.
+        """Write the queued reports, then end the thread.
 
-        Whoever still waits then hears that it was not done; of the group that is being written nobody knows.
+        Args:
+            timeout: Seconds to wait; None waits without a limit.
+
+        Returns:
+            False if the time was too short. Waiting uploads and calls then fail; whether the
+            group being written is stored is unknown.
         """
         with self._ready:
             self._stopping = True
@@ -144,15 +162,15 @@ class Writer(Generic[W]):
         self._thread.join(timeout)
         if not self._thread.is_alive():
             return True
-        gone = StoreAway("the collector stops, and the database does not answer")
+        stopped = StoreUnavailable("the collector stops, and the database does not answer")
         with self._ready:
             uploads = self._take_uploads()
-            calls = [job for job in (*self._jobs, self._under_way) if isinstance(job, _Call)]
+            calls = [job for job in (*self._jobs, self._running_call) if isinstance(job, _Call)]
             self._jobs.clear()
         for call in calls:
-            with suppress(InvalidStateError):  # it was answered this very moment
-                call.outcome.set_exception(gone)
-        self._hand_over([WriteResult(upload.waiter, None, gone) for upload in uploads])
+            with suppress(InvalidStateError):  # it has just been answered
+                call.outcome.set_exception(stopped)
+        self._hand_over([WriteResult(upload.waiter, None, stopped) for upload in uploads])
         return False
 
     def _run(self) -> None:
@@ -164,14 +182,14 @@ class Writer(Generic[W]):
                     return
                 group = self._take_group()
                 first = None if group else self._jobs.popleft()
-                self._under_way = first if isinstance(first, _Call) else None
-            if self._under_way is not None:
-                self._under_way.run()
+                self._running_call = first if isinstance(first, _Call) else None
+            if self._running_call is not None:
+                self._running_call.run()
             else:
                 self._write(group)
 
     def _take_group(self) -> list[_Upload[W]]:
-        """The uploads before the next function, up to the size of a group."""
+        """Take the uploads before the next function, up to the size of a group."""
         group: list[_Upload[W]] = []
         size = 0
         while self._jobs and isinstance(job := self._jobs[0], _Upload):
@@ -184,7 +202,7 @@ class Writer(Generic[W]):
         return group
 
     def _take_uploads(self) -> list[_Upload[W]]:
-        """All uploads that wait; functions stay."""
+        """Take all waiting uploads; functions stay in the queue."""
         taken = [job for job in self._jobs if isinstance(job, _Upload)]
         self._jobs = deque(job for job in self._jobs if isinstance(job, _Call))
         self._waiting = 0
@@ -193,44 +211,41 @@ class Writer(Generic[W]):
     def _write(self, group: list[_Upload[W]]) -> None:
         try:
             outcomes = self._store.add_reports([upload.batch for upload in group])
-        except Exception as error:  # a waiter must hear of any failure, and the thread must live
+        except Exception as error:  # every waiter must get a result, and the thread must live
             for upload in group:
                 self._failed(upload.batch)
             self._refuse(group, error)
             return
-        if self._away:
-            self._away = False
+        if self._unavailable:
+            self._unavailable = False
             log.warning("reports are stored again")
-        done = list(zip(group, outcomes, strict=True))
-        self._hand_over([WriteResult(upload.waiter, found, None) for upload, found in done])
-        for upload, found in done:
+        written = list(zip(group, outcomes, strict=True))
+        self._hand_over([WriteResult(upload.waiter, each, None) for upload, each in written])
+        for upload, each in written:
             try:
-                self._committed(upload.batch, found)
+                self._committed(upload.batch, each)
             except Exception as error:
-                # They are stored and acknowledged; whoever keeps count of them has to start afresh.
-                log.error("a commit could not be noted: %s", _place(error))
+                # The reports are stored and acknowledged; only the counts must be rebuilt.
+                log.error("a commit could not be counted: %s", _place(error))
                 self._failed(upload.batch)
 
     def _refuse(self, group: list[_Upload[W]], error: Exception) -> None:
-        """Tell a group why it was not written, and if that is the store's state, all that wait behind it."""
-        told = error
+        """Fail a group; if the store itself is the cause, fail everything that waits."""
+        reported = error
         if not isinstance(error, DitherError):
             log.error("a group of reports could not be written: %s", _place(error))
-            told = (
-                error
-                if isinstance(error, StoreFailure)
-                else StoreFailure(f"writing failed: {type(error).__name__}")
-            )
-        elif isinstance(error, (StoreAway, StoreFull)) and not isinstance(error, StoreBusy):
-            if not self._away:
+            if not isinstance(error, StoreFailure):
+                reported = StoreFailure(f"writing failed: {type(error).__name__}")
+        elif isinstance(error, (StoreUnavailable, StoreFull)) and not isinstance(error, StoreBusy):
+            if not self._unavailable:
                 log.warning("reports cannot be stored: %s", error)
-            self._away = True
+            self._unavailable = True
             with self._ready:
                 group = group + self._take_uploads()
-        self._hand_over([WriteResult(upload.waiter, None, told) for upload in group])
+        self._hand_over([WriteResult(upload.waiter, None, reported) for upload in group])
 
     def _hand_over(self, results: list[WriteResult[W]]) -> None:
-        """Whoever waited may be gone with its event loop when the collector stops."""
+        """Deliver results; at a shutdown the event loop of the waiters may be gone."""
         try:
             if results:
                 self._deliver(results)
@@ -240,6 +255,7 @@ class Writer(Generic[W]):
 
 
 def _place(error: BaseException) -> str:
-    """The kind of an error and where in the code it happened; its text only if it is ours, for others repeat values."""
+    """Describe an error by type and traceback; its text only if it is ours, without values."""
     text = f": {error}" if isinstance(error, StoreFailure) else ""
-    return f"{type(error).__name__}{text}\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
+    lines = "".join(traceback.format_tb(error.__traceback__))
+    return f"{type(error).__name__}{text}\n{lines}".rstrip()

@@ -1,7 +1,97 @@
-"""The pages of a collector: templates, static files and routes, without formulas. `add_pages` gives them to an application."""
+"""The pages of a collector: templates, static files and routes, without formulas.
+
+`add_pages` adds them to an application that already has the HTTP API.
+"""
 
 from __future__ import annotations
 
-from dither.collector.pages.routes import add_pages
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from dither.collector.collector import Collector
+from dither.collector.pages.answers import SECURITY, failed, missing
+from dither.collector.pages.assets import asset, assets
+from dither.collector.pages.campaigns import campaign_routes
+from dither.collector.pages.console import Console, SignInNeeded
+from dither.collector.pages.new_campaign import new_campaign_routes
+from dither.collector.pages.operators import ask_to_sign_in, operator_pages, signing_routes
+from dither.collector.pages.public import home_routes, participant_routes
+from dither.collector.pages.releases import release_pages
+from dither.collector.problems import cause_of
+from dither.errors import DitherError
 
 __all__ = ["add_pages"]
+
+_IMMUTABLE = {"cache-control": "public, max-age=31536000, immutable"}
+_ABSENT = ("no-campaign", "not-found")
+
+
+def add_pages(app: FastAPI, collector: Collector) -> None:
+    """Add every page, and answer failed requests of browsers with a page."""
+    app.include_router(_static_routes())
+    app.include_router(home_routes(collector))
+    app.include_router(participant_routes(collector))
+    app.include_router(release_pages(collector))
+    console = Console(collector)
+    for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
+        app.include_router(routes(console))
+    app.add_exception_handler(SignInNeeded, ask_to_sign_in)
+    _answer_browsers(app)
+
+
+def _static_routes() -> APIRouter:
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/static/{digest}/{name}")
+    async def static(digest: str, name: str) -> Response:
+        file = assets().get(name)
+        if file is None or file.address != f"/static/{digest}/{name}":
+            return missing()
+        return Response(file.data, media_type=file.media_type, headers={**SECURITY, **_IMMUTABLE})
+
+    @routes.get("/dither.js")
+    async def encoder() -> Response:
+        """Serve the encoder at a permanent address, for `sha256sum` and for other sites."""
+        return _with_etag("dither.js")
+
+    @routes.get("/dither.d.ts")
+    async def types() -> Response:
+        """Serve the encoder's types."""
+        return _with_etag("dither.d.ts")
+
+    return routes
+
+
+def _with_etag(name: str) -> Response:
+    file = asset(name)
+    headers = {**SECURITY, "etag": f'"{file.sha256}"'}
+    return Response(file.data, media_type=file.media_type, headers=headers)
+
+
+def _answer_browsers(app: FastAPI) -> None:
+    """Answer browsers' failed requests with a page; programs still get problem details."""
+
+    def for_browsers(kind: type[Exception], status: int | None) -> None:
+        answer_program = app.exception_handlers[kind]
+
+        async def answer(request: Request, error: Exception) -> Response:
+            answered = answer_program(request, error)
+            response = answered if isinstance(answered, Response) else await answered
+            if not _is_browser(request):
+                return response
+            absent = cause_of(error) in _ABSENT or response.status_code in (404, 405, 422)
+            return missing() if absent else failed(status or response.status_code)
+
+        app.add_exception_handler(kind, answer)
+
+    for_browsers(DitherError, None)
+    for_browsers(HTTPException, None)
+    for_browsers(RequestValidationError, None)
+    for_browsers(Exception, 500)
+
+
+def _is_browser(request: Request) -> bool:
+    accepts_html = "text/html" in request.headers.get("accept", "")
+    return accepts_html and not request.url.path.startswith("/v1/")

@@ -1,7 +1,8 @@
-"""What pages load from their own origin: style sheet, scripts and the encoder, under addresses that hold the hash of them all.
+"""Static files: style sheet, scripts and the encoder, at addresses with a hash of them all.
 
-Guarantee: an address with a hash always gives the same bytes, so a browser may keep them for ever; another hash gives nothing. One
-hash for all, so that modules find each other beside them.
+Guarantee: an address with a hash always returns the same bytes, so browsers may cache them
+without limit; a wrong hash returns 404. All files share one hash, so that modules can import
+each other by relative addresses.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ class _Asset:
 
     @property
     def sha256(self) -> str:
-        """The whole hash, as `sha256sum` prints it."""
+        """The hash as `sha256sum` prints it."""
         return hashlib.sha256(self.data).hexdigest()
 
     @property
     def address(self) -> str:
-        """Where pages load it from."""
+        """The path from which pages load it."""
         return f"/static/{_digest()}/{self.name}"
 
     @property
     def media_type(self) -> str:
-        """Of the file's ending."""
+        """The media type, by the file's suffix."""
         return f"{_TYPES[Path(self.name).suffix]}; charset=utf-8"
 
 
 @cache
 def assets() -> dict[str, _Asset]:
-    """All of them by name."""
+    """Return all files by name."""
     sheet = _SHARED.read_bytes() + (_STATIC / "pages.css").read_bytes()
     own = {
         path.name: path.read_bytes()
@@ -62,18 +63,18 @@ def assets() -> dict[str, _Asset]:
 
 @cache
 def _digest() -> str:
-    """Of the names and hashes of all files."""
+    """Return the hash of all names and contents."""
     whole = "".join(f"{found.sha256}  {name}\n" for name, found in sorted(assets().items()))
     return hashlib.sha256(whole.encode()).hexdigest()[:_IN_ADDRESS]
 
 
 def asset(name: str) -> _Asset:
-    """One of them."""
+    """Return one file."""
     return assets()[name]
 
 
 def _encoder() -> dict[str, bytes]:
-    """The browser client and its types: inside the package once it is installed, in `js/` of the repository before."""
+    """Return the browser client and its types, from the package or from the repository's `js/`."""
     for folder in (_STATIC / "encoder", Path(__file__).parents[4] / "js"):
         if (folder / "dither.js").is_file():
             return {

@@ -1,4 +1,4 @@
-"""Operators' pages about campaigns: the list, one of them as it goes, and every step of its life. _Danger asks twice."""
+"""Operators' pages about campaigns: the list, the progress of one, and its transitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dither.notice import weak_protection
 
 @dataclass(frozen=True)
 class _Danger:
-    """A step that asks twice."""
+    """A step that needs a confirmation."""
 
     title: str
     lost: tuple[str, ...]
@@ -86,12 +86,12 @@ SAID = {
 
 
 log = logging.getLogger("dither.collector.pages")
-LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that go on behind the page
+LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that run in the background
 
 
 @dataclass
 class Fit:
-    """A release that is being made or published, or that could not be."""
+    """The making or publishing of a release, in progress or failed."""
 
     step: str
     begun: float
@@ -100,19 +100,19 @@ class Fit:
 
     @property
     def seconds(self) -> int:
-        """Since it began."""
+        """Seconds since it began."""
         return int(time.monotonic() - self.begun)
 
 
 class Fits:
-    """What is being made in this process: fitting a model takes longer than a browser waits."""
+    """Background jobs of this process: fitting a model takes longer than a browser waits."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._under_way: dict[str, Fit] = {}
 
     def begin(self, campaign: str, step: str, work: Callable[[], object]) -> None:
-        """Start it in a thread of its own, unless it is under way."""
+        """Start a job in a new thread, unless one of the campaign is in progress."""
         with self._guard:
             known = self._under_way.get(campaign)
             if known is not None and not known.done:
@@ -124,8 +124,8 @@ class Fits:
                 work()
             except DitherError as error:
                 fit.fault = str(error)
-            except Exception:  # nobody waits for this thread: the log is the only place to say it
-                fit.fault = "it failed; the collector's log says why"
+            except Exception:  # no caller waits for this thread, so log it
+                fit.fault = "it failed; see the collector's log"
                 log.exception("the step %s of campaign %s failed", step, campaign)
             finally:
                 fit.done = True
@@ -133,14 +133,14 @@ class Fits:
         threading.Thread(target=run, name="dither-fit", daemon=True).start()
 
     def find(self, campaign: str) -> Fit | None:
-        """The one under way, or the last one if it failed."""
+        """Return the job in progress, or the last one if it failed."""
         with self._guard:
             known = self._under_way.get(campaign)
             return known if known is not None and (not known.done or known.fault) else None
 
 
 class _CampaignPages:
-    """What the routes below show."""
+    """The content of the routes below."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -148,9 +148,9 @@ class _CampaignPages:
         self.rates, self.fits = Rates(), Fits()
 
     async def listed(self) -> dict[str, Any]:
-        """All campaigns, those that take reports first, and which of them are published."""
+        """Return all campaigns, open ones first, and the published ones."""
         if self.collector.store.shared:
-            await self.collector.look_again()
+            await self.collector.refresh_and_wait()
         counted = [
             await self.collector.live.now(campaign) for campaign in self.collector.campaigns.ids()
         ]
@@ -164,7 +164,7 @@ class _CampaignPages:
         return {"campaigns": shown, "published": set(self.collector.publications.public())}
 
     async def one(self, campaign: str) -> dict[str, Any]:
-        """One of them as it stands now."""
+        """Return the current state of a campaign."""
         await self.collector.find(campaign)
         counted = await self.collector.live.now(campaign)
         return await run_in_threadpool(self._one, counted)
@@ -182,7 +182,7 @@ class _CampaignPages:
     async def show(
         self, request: Request, session: Session, campaign: str, fault: str = ""
     ) -> Response:
-        """The page of a campaign."""
+        """Render the page of a campaign."""
         found = await self.one(campaign)
         live: Live = found["live"]
         link = _participant_link(request, self.collector.public_url, campaign)
@@ -207,7 +207,7 @@ class _CampaignPages:
         return response
 
     async def act(self, request: Request, form: Form, campaign: str, action: str) -> Response:
-        """One step of a campaign's life, asked for twice where something is lost."""
+        """Run one step of a campaign."""
         work = self._work(form, campaign, action)
         if action in LONG:
             self.fits.begin(campaign, action, work)
@@ -247,7 +247,7 @@ class _CampaignPages:
 
 
 def campaign_routes(console: Console) -> APIRouter:
-    """The list, a campaign's page and what can be done there."""
+    """Return the routes of the list, a campaign's page and its steps."""
     routes = APIRouter(include_in_schema=False)
     pages = _CampaignPages(console)
     signed_in, sent = Depends(console.session), Depends(console.form)
@@ -317,12 +317,12 @@ def campaign_routes(console: Console) -> APIRouter:
 
 
 def _participant_link(request: Request, public_url: str | None, campaign: str) -> str:
-    """The address for participants."""
+    """Return the address for participants."""
     return f"{origin_for_operators(request, public_url)}/c/{campaign}"
 
 
 def _qr_code(link: str) -> Markup:
-    """The link as a picture that phones read."""
+    """Return the link as a QR code."""
     drawn = segno.make(link, error="m").svg_inline(
         scale=4, border=3, dark="#000", light="#fff", omitsize=True
     )

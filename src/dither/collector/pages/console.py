@@ -1,7 +1,8 @@
-"""What all pages of operators share: who is signed in, forms that only they can send, and the way to the sign-in page.
+"""What operators' pages share: the session, forms with a token, and the way to the sign-in.
 
-Guarantee: no page shows anything to somebody without a session; no form changes anything without the session's own token and the
-role of a curator. Every change goes through the functions that the HTTP API calls, and is in the audit log with it.
+Guarantee: no page shows anything without a session; no form changes anything without the
+session's token and the role of a curator. Changes use the same functions as the HTTP API,
+and are in the audit log.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dither.collector.problems import Problem
 from dither.collector.sessions import Session
 
 T = TypeVar("T")
-FORM_SECONDS = 60.0  # for a form as a whole, with its file
+FORM_SECONDS = 60.0  # for a whole form, with its file
 MAX_FIELDS = 40_000
 MAX_FIELD_BYTES = 1 << 20
 SECTIONS = (
@@ -39,7 +40,7 @@ SECTIONS = (
 
 
 class SignInNeeded(Exception):
-    """Nobody is signed in; `wanted` is the page that was asked for."""
+    """The request has no session; `wanted` is the requested page."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(wanted)
@@ -48,39 +49,42 @@ class SignInNeeded(Exception):
 
 @dataclass(frozen=True)
 class Form:
-    """A form that a signed-in curator sent from our own page."""
+    """A form that a signed-in curator sent from our page."""
 
     session: Session
     fields: FormData
 
     def text(self, name: str, default: str = "") -> str:
-        """A field's text, without spaces around it."""
+        """Return a field's text, stripped."""
         value = self.fields.get(name, default)
         return value.strip() if isinstance(value, str) else default
 
     def file(self, name: str) -> UploadFile | None:
-        """A file, if one was chosen."""
+        """Return the uploaded file, if one was chosen."""
         value = self.fields.get(name)
         return value if isinstance(value, UploadFile) and value.filename else None
 
 
 class Console:
-    """The collector as operators' pages see it."""
+    """A collector with its authorisation, for operators' pages."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
         self.access = Access(collector)
 
     async def session(self, request: Request) -> Session:
-        """Who is signed in; a dependency of every page."""
-        found = await self.access.session(request)
-        if found is None:
+        """Return the session; a dependency of every page."""
+        session = await self.access.session(request)
+        if session is None:
             raise SignInNeeded(request.url.path)
-        return found
+        return session
 
     async def form(self, request: Request) -> AsyncIterator[Form]:
-        """The form that a curator sent, a dependency of what changes something: the session is looked at before the body is read,
-        its token right after; a file is gone when the page is made."""
+        """Yield the form of a curator; a dependency of every change.
+
+        The session is checked before the body is read, its token right after. An uploaded
+        file is deleted after the request.
+        """
         session = await self.session(request)
         fields = await read_form(request, FORM_SECONDS, max_files=1, max_fields=MAX_FIELDS)
         try:
@@ -91,24 +95,24 @@ class Console:
             await fields.close()
 
     async def change(self, form: Form, what: str, work: Callable[[], T]) -> T:
-        """Do something in a thread, noted as this key's act."""
+        """Run a change in a thread, recorded in the audit log under this key."""
 
-        def noted() -> T:
+        def recorded() -> T:
             with acting(form.session.principal.name, what):
                 return work()
 
-        return await run_in_threadpool(noted)
+        return await run_in_threadpool(recorded)
 
     def page(
         self, template: str, session: Session, here: str, *, title: str, **values: Any
     ) -> HTMLResponse:
-        """A page of the console."""
+        """Render a page of the console."""
         bar = [(address, name, address == here) for address, name in SECTIONS]
         return page(template, title=title, bar=bar, session=session, **values)
 
 
 async def read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
-    """A form that came as a whole within so many seconds."""
+    """Read a form within the limits of time and size."""
     try:
         async with asyncio.timeout(seconds):
             return await request.form(
@@ -118,12 +122,12 @@ async def read_form(request: Request, seconds: float, max_files: int, max_fields
         raise Problem("timeout", f"the form took longer than {seconds:g} s") from None
     except (HTTPException, MultiPartException):
         raise Problem("bad-request", "the form cannot be read") from None
-    except (
-        ClientDisconnect
-    ):  # nobody hears this, and it is no defect of ours that the log should show
-        raise Problem("bad-request", "the sender went away before the form had come") from None
+    except ClientDisconnect:  # not a defect, so the log must not show it as one
+        raise Problem(
+            "bad-request", "the client disconnected before the form was complete"
+        ) from None
 
 
 def go(address: str) -> Response:
-    """After a form: load this page, so that reloading it sends nothing again."""
+    """Redirect after a form, so that reloading the page does not send it again."""
     return RedirectResponse(address, 303, SECURITY)

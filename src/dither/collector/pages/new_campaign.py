@@ -1,7 +1,7 @@
-"""A new campaign: its words, a schema built in a form or read from a file, and the planner beside it. Draft first, then open.
+"""The form for a new campaign: texts, a schema from the form or a file, and the planner.
 
-Works without script: every button sends the whole form and gets it back with one card more or less. With script the planner's part
-follows what is typed.
+It works without scripts: every button sends the whole form, which comes back with one card
+more or less. With scripts, the planner updates as the operator types.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from dither.types import JsonObject
 
 _WORDS = ("title", "purpose", "epsilon_reason", "contact", "closes")
 _PREFIX = "remove-"
-HOLDOUT = 0.05  # share of participants kept from the fit for an error estimate without the truth, as on the command line
+# Share of participants held out from the fit to estimate its error, as on the command line.
+HOLDOUT = 0.05
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The form as it was sent: words and figures as text, and the cards of the schema."""
+    """The form as it was sent: all fields as text, and the cards of the schema."""
 
     title: str = ""
     purpose: str = ""
@@ -60,7 +61,7 @@ class Draft:
     schema: SchemaForm = field(default_factory=SchemaForm)
 
     def description(self, draft: bool) -> JsonObject:
-        """What the HTTP API takes to create a campaign."""
+        """Return the request of the HTTP API that creates the campaign."""
         out: JsonObject = {
             "schema": self.schema.schema().to_json(),
             "epsilon": self.number("epsilon"),
@@ -78,7 +79,7 @@ class Draft:
         return out
 
     def check_reason(self) -> None:
-        """Above epsilon 8 participants must be told why the protection is no stronger."""
+        """Require a reason for participants if epsilon is above 8."""
         if self.number("epsilon") > REASON_EPSILON and not self.epsilon_reason.strip():
             raise ParameterError(
                 f"an epsilon above {REASON_EPSILON:g} needs a reason that participants read",
@@ -86,24 +87,26 @@ class Draft:
             )
 
     def number(self, name: str) -> float:
-        """A field that must be a number."""
+        """Return a field as a number."""
         try:
             return float(getattr(self, name))
         except ValueError:
-            raise SchemaError(f"{name}: {getattr(self, name)!r} is no number", where=name) from None
+            raise SchemaError(
+                f"{name}: {getattr(self, name)!r} is not a number", where=name
+            ) from None
 
     def whole(self, name: str) -> int:
-        """A field that must be a whole number."""
+        """Return a field as a positive whole number."""
         number = self.number(name)
         if not number.is_integer() or not 0 < number < 2**53:
             raise SchemaError(
-                f"{name}: {getattr(self, name)!r} is no whole number above 0", where=name
+                f"{name}: {getattr(self, name)!r} is not a whole number above 0", where=name
             )
         return int(number)
 
 
 def _read_draft(form: Form) -> Draft:
-    """The form's fields."""
+    """Read the fields of the form."""
     names = (
         *_WORDS,
         "closes_at_reports",
@@ -119,7 +122,7 @@ def _read_draft(form: Form) -> Draft:
 
 
 def new_campaign_routes(console: Console) -> APIRouter:
-    """The form, its file, its planner, and the button."""
+    """Return the routes of the form, its file and its planner."""
     routes = APIRouter(include_in_schema=False)
     planner = Planner()
     signed_in, sent = Depends(console.session), Depends(console.form)
@@ -184,7 +187,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
         return show(form.session, Draft(schema=show_schema(schema)), note=note)
 
     async def look_ahead(form: Form, draft: Draft) -> dict[str, Any] | None:
-        """What the planner's part shows; None if the same browser has asked something newer meanwhile."""
+        """Return the planner's content, or None if the same browser has sent a newer request."""
         try:
             schema, people, epsilon = (
                 draft.schema.schema(),
@@ -192,7 +195,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
                 draft.number("epsilon"),
             )
             outlook = await run_in_threadpool(
-                planner.look, form.session.csrf, schema, people, epsilon
+                planner.outlook, form.session.csrf, schema, people, epsilon
             )
         except DitherError as error:
             return {"outlook": None, "chart": None, "plan_fault": str(error)}
@@ -217,7 +220,7 @@ def _with_schema(draft: Draft, schema: SchemaForm) -> Draft:
 
 
 def _read_file(questions: Questions, chosen: UploadFile) -> tuple[Schema, bool]:
-    """The schema of a schema file, or a draft from a table; and whether it was read off data."""
+    """Return the schema of a file, or a draft from a table; and whether it came from data."""
     name = Path(chosen.filename or "file").name
     suffix = Path(name).suffix.lower()
     with tempfile.TemporaryDirectory(prefix="dither-upload-") as scratch:

@@ -1,20 +1,86 @@
-"""Operators' pages about themselves: keys by name, and what was done with them."""
+"""Operators' pages about themselves: sign-in, keys and the audit log.
+
+A sign-in exchanges the key for a session; the key is not stored.
+"""
 
 from __future__ import annotations
+
+import re
 
 from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from dither.collector.pages.console import Console, Form, go
-from dither.collector.sessions import Session
+from dither.collector.access import check_origin, clear_cookie, cookie_name, set_cookie
+from dither.collector.edge import BODY_SECONDS
+from dither.collector.pages.answers import page
+from dither.collector.pages.console import Console, Form, SignInNeeded, go, read_form
+from dither.collector.pages.progress import title_of
+from dither.collector.sessions import Session, SignInRefused, TooManySignIns
 from dither.errors import DitherError
 
 PAGE = 100  # entries of the audit log
+_CONSOLE_PATH = re.compile(r"/console(/[a-z0-9/-]*)?")
+_MAX_KEY = 1024  # characters
+
+
+def _sign_in_page(wanted: str = "/console", fault: str = "", status: int = 200) -> Response:
+    return page(
+        "sign_in.html", title="Sign in", status=status, fault=fault, wanted=_console_path(wanted)
+    )
+
+
+def _console_path(wanted: str) -> str:
+    """Return a page of the console, so that a sign-in never leads to another site."""
+    return wanted if _CONSOLE_PATH.fullmatch(wanted) else "/console"
+
+
+async def ask_to_sign_in(request: Request, error: Exception) -> Response:
+    """Answer a request without a session by the sign-in page."""
+    wanted = error.wanted if isinstance(error, SignInNeeded) else "/console"
+    return _sign_in_page(wanted if request.method == "GET" else "/console", status=401)
+
+
+def signing_routes(console: Console) -> APIRouter:
+    """Return the routes for signing in and out."""
+    routes = APIRouter(include_in_schema=False)
+    sessions = console.collector.sessions
+
+    @routes.post("/console/sign-in")
+    async def sign_in(request: Request) -> Response:
+        check_origin(request)
+        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        key, wanted = fields.get("key", ""), fields.get("wanted", "")
+        assert isinstance(key, str)
+        assert isinstance(wanted, str)
+        try:
+            value, _ = await run_in_threadpool(sessions.sign_in, key[:_MAX_KEY])
+        except SignInRefused:
+            return _sign_in_page(wanted, "This is not a key of this collector.", 403)
+        except TooManySignIns as error:
+            return _sign_in_page(wanted, f"{str(error).capitalize()}.", 429)
+        response = go(_console_path(wanted))
+        set_cookie(request, response, value)
+        return response
+
+    @routes.post("/console/sign-out")
+    async def sign_out(request: Request) -> Response:
+        session = await console.session(request)
+        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        check_origin(request)
+        csrf = fields.get("csrf", "")
+        if isinstance(csrf, str) and session.allows(csrf):
+            cookie = request.cookies.get(cookie_name(request), "")
+            await run_in_threadpool(sessions.sign_out, cookie)
+        response = go("/console")
+        clear_cookie(request, response)
+        return response
+
+    return routes
 
 
 def operator_pages(console: Console) -> APIRouter:
-    """Keys and the audit log."""
+    """Return the routes for keys and the audit log."""
     routes = APIRouter(include_in_schema=False)
     keys, store = console.collector.keys, console.collector.store
     signed_in, sent = Depends(console.session), Depends(console.form)
@@ -79,8 +145,6 @@ def operator_pages(console: Console) -> APIRouter:
 
 
 def _title(console: Console, campaign: str) -> str:
-    from dither.collector.pages.progress import title_of
-
     try:
         return title_of(console.collector.campaigns.get(campaign))
     except DitherError:

@@ -1,7 +1,8 @@
-"""The planner beside the form: error against participants for several epsilon, whether that is enough, and which method suits.
+"""The planner next to the form: error by number of participants and epsilon, and a method.
 
-The figures are the planner's; here they are only bounded: one forecast at a time in a process, the last ones kept, and a newer
-question of the same browser sends an older one away unanswered.
+The figures come from `dither.planner`. This module limits their cost: one forecast at a time
+in a process, a cache of the latest, and no answer to a request of a browser that has sent a
+newer one.
 """
 
 from __future__ import annotations
@@ -30,22 +31,25 @@ from dither.schema import Schema
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SPAN = (0.1, 0.3, 1.0, 3.0, 10.0)  # around the number of participants that was typed
 KEPT = 32
-MAX_CODES = 4_000  # of all attributes together: beyond, a forecast takes too long to come while somebody types
+MAX_CODES = 4_000  # of all attributes together; a forecast of more is too slow for a form
 MAX_ATTRIBUTES = 40
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is shown beside the form."""
+    """The forecast next to the form.
+
+    Attributes:
+        expected: The forecast for the given numbers.
+        curves: For each epsilon, pairs of participants and one-way error.
+    """
 
     expected: Forecast
-    curves: tuple[
-        tuple[float, tuple[tuple[int, float], ...]], ...
-    ]  # epsilon -> (participants, one-way error)
+    curves: tuple[tuple[float, tuple[tuple[int, float], ...]], ...]
 
     @property
     def enough(self) -> str:
-        """In words, for whoever reads no figures."""
+        """The verdict in words."""
         pairs = self.expected.recommendation != BASELINE
         error = self.single
         if error > 0.25:
@@ -75,8 +79,10 @@ class Planner:
         self._kept: OrderedDict[tuple[str, int, float], Outlook] = OrderedDict()
         self._latest: dict[str, int] = {}
 
-    def look(self, asker: str, schema: Schema, participants: int, epsilon: float) -> Outlook | None:
-        """What to expect; None if the same asker has asked something newer meanwhile."""
+    def outlook(
+        self, asker: str, schema: Schema, participants: int, epsilon: float
+    ) -> Outlook | None:
+        """Return the forecast, or None if the same asker has sent a newer request."""
         key = (schema.fingerprint, participants, epsilon)
         with self._guard:
             if key in self._kept:

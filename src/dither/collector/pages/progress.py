@@ -1,23 +1,30 @@
-"""Where a campaign stands, as its operators' pages show it; the figures are the collector's."""
+"""The progress of a campaign as operators' pages show it: counts, rate and precision.
+
+The precision is the mean standard error of one cell, from the mechanisms' variance at a
+frequency of 1 / cells: noise only, before any model. It falls with the square root of the
+number of answers.
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
 from dither.collector.pages.wording import question_of
-from dither.collector.precision import planned_answers, standard_error
-from dither.collector.schedule import expected_reports, has_excess
+from dither.collector.rounds import expected_reports, has_excess
 from dither.collector.store import State
+from dither.mechanisms import Mechanism
 from dither.reports import Plan
 
 WINDOW_SECONDS = 3600.0
-MIN_SECONDS = 10.0  # below, a rate says nothing
+MIN_SECONDS = 10.0  # of observation before a rate is shown
 MAX_SAMPLES = 400
 REASONS = {
     "answered": "had answered in an earlier round",
@@ -26,14 +33,14 @@ REASONS = {
     "unknown-token": "had no valid ticket",
     "not-this-round": "belongs to another round",
     "wrong-question": "answered a question that was not theirs",
-    "malformed": "sent what nobody can have answered",
-    "bad-envelope": "sent what is no report",
+    "malformed": "sent an impossible answer",
+    "bad-envelope": "did not send a report",
 }
 
 
 @dataclass(frozen=True)
 class _RoundLine:
-    """A round as a table's line."""
+    """A round as a row of the table."""
 
     number: int
     state: str
@@ -46,7 +53,13 @@ class _RoundLine:
 
 @dataclass(frozen=True)
 class Progress:
-    """A campaign at this moment."""
+    """The current progress of a campaign.
+
+    Attributes:
+        rate: Reports a minute.
+        answers: Question, answers so far and planned answers.
+        refused: Reason and number of reports.
+    """
 
     id: str
     title: str
@@ -54,24 +67,24 @@ class Progress:
     round: int
     reports: int
     aim: int
-    rate: float | None  # reports a minute
+    rate: float | None
     rounds: tuple[_RoundLine, ...]
-    answers: tuple[tuple[str, int, int], ...]  # question, answers so far, planned
+    answers: tuple[tuple[str, int, int], ...]
     error_now: float | None
     error_planned: float | None
-    refused: tuple[tuple[str, int], ...]  # reason, reports
+    refused: tuple[tuple[str, int], ...]
 
 
 class Rates:
-    """Reports a minute, from what was counted whenever somebody looked, within the last hour; in memory only."""
+    """Reports a minute over the last hour, from the counts of page views; in memory only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._guard = threading.Lock()
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
-    def look(self, campaign: str, reports: int) -> float | None:
-        """The rate now; None while it is too early to say."""
+    def update(self, campaign: str, reports: int) -> float | None:
+        """Add a count; return the rate, or None while it is too early to say."""
         now = self._clock()
         with self._guard:
             seen = self._seen.setdefault(campaign, deque(maxlen=MAX_SAMPLES))
@@ -83,19 +96,21 @@ class Rates:
 
 
 def title_of(live: Live) -> str:
-    """What a campaign is called."""
+    """Return the title, the name or the id of a campaign."""
     return live.spec.title or live.spec.name or live.stored.id
 
 
 def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
-    """Add up the rounds, which were counted once for all who look, and how exact they are."""
+    """Combine a campaign with the counts of its rounds."""
     campaign, spec = live.stored.id, live.spec
-    found = dict(enumerate(counted.rounds))
+    reports_of = dict(enumerate(counted.rounds))
     lines = tuple(
         _RoundLine(
-            *(stored.number, stored.state, found.get(stored.number, 0)),
+            number=stored.number,
+            state=stored.state,
+            reports=reports_of.get(stored.number, 0),
             planned=expected_reports(spec, plan),
-            excess=has_excess(spec, plan, found.get(stored.number, 0)),
+            excess=has_excess(spec, plan, reports_of.get(stored.number, 0)),
             questions=len(plan.questions),
             epsilon=plan.epsilon,
         )
@@ -119,15 +134,13 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
             for name, count, people in zip(names, got, wanted, strict=True)
         )
     return Progress(
-        *(
-            campaign,
-            title_of(live),
-            live.stored.state,
-            live.stored.round,
-            reports,
-            spec.participants,
-        ),
-        rate=rates.look(campaign, reports) if live.stored.state is State.OPEN else None,
+        id=campaign,
+        title=title_of(live),
+        state=live.stored.state,
+        round=live.stored.round,
+        reports=reports,
+        aim=spec.participants,
+        rate=rates.update(campaign, reports) if live.stored.state is State.OPEN else None,
         rounds=lines,
         answers=answers,
         error_now=now,
@@ -139,9 +152,39 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
 
 
 def _answers(plan: Plan, counted: Counted) -> list[int]:
-    """How many have answered each question of the open round; of a split plan everybody answers all."""
+    """Return the answers to each question of the open round; a split plan asks all of each."""
     if counted.round != plan.round:
         return [0] * len(plan.questions)
     if plan.split:
         return [counted.reports] * len(plan.questions)
     return [counted.answers.get(str(i), 0) for i in range(len(plan.questions))]
+
+
+def standard_error(plan: Plan, answers: Sequence[float]) -> float | None:
+    """Return the mean standard error of one cell over the questions.
+
+    Args:
+        plan: The round's plan.
+        answers: The number of answers to each question.
+
+    Returns:
+        None while a question with a share of participants has no answer.
+    """
+    errors = []
+    shares = plan.shares or (1.0,) * len(plan.questions)
+    for question, share, count in zip(plan.questions, shares, answers, strict=True):
+        mechanism = question.mechanism
+        if share == 0 or not isinstance(mechanism, Mechanism):
+            continue
+        if count < 1:
+            return None
+        errors.append(math.sqrt(mechanism.variance(1 / mechanism.cells, 1) / count))
+    return fmean(errors) if errors else None
+
+
+def planned_answers(plan: Plan, participants: int) -> list[float]:
+    """Return the answers to each question if the planned number of people take part."""
+    people = participants * plan.population
+    if plan.shares:
+        return [people * share for share in plan.shares]
+    return [people] * len(plan.questions)

@@ -1,7 +1,7 @@
-"""A schema as a form: one card for each attribute, written back and forth without losing anything.
+"""A schema as a form: one card for each attribute, converted both ways without loss.
 
-What the form's fields cannot say (atoms, groups, cycles, odd bins) stays JSON, in a field of its own. What is typed is checked
-by the schema's own reader; an error names the attribute.
+What the fields cannot express (atoms, groups, cycles, irregular bins) stays JSON in a
+separate field. The schema's reader checks the input; an error names the attribute.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = {
     "json": "Written as JSON",
 }
 PERIOD_NAMES = tuple(PERIODS)
-_BETWEEN = " | "  # between a value and what people read instead of it
+_BETWEEN = " | "  # between a value and its label
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _AttributeCard:
     missing: bool = False
 
     def entry(self) -> tuple[str, JsonObject]:
-        """Name and description, as a schema file has them."""
+        """Return name and description in the format of a schema file."""
         if self.kind == "json":
             return _from_text(self.json)
         made: JsonObject = {"kind": self.kind}
@@ -69,8 +69,8 @@ class _AttributeCard:
     def _listed(self) -> JsonObject:
         pairs = [line.partition(_BETWEEN) for line in self.values.splitlines() if line.strip()]
         values = [value.strip() for value, _, _ in pairs]
-        said = [words.strip() for _, _, words in pairs]
-        return {"values": values, **({"labels": said} if any(said) else {})}
+        labels = [label.strip() for _, _, label in pairs]
+        return {"values": values, **({"labels": labels} if any(labels) else {})}
 
     def _numbers(self) -> JsonObject:
         unit: JsonObject = {"unit": 1} if self.whole else {}
@@ -86,7 +86,7 @@ class _AttributeCard:
         number = self._number(text)
         if not isinstance(number, int):
             raise SchemaError(
-                f"attribute {self.name!r}: {text.strip()!r} is no number of bins",
+                f"attribute {self.name!r}: {text.strip()!r} is not a number of bins",
                 where=self.name,
                 value=text,
             )
@@ -96,13 +96,11 @@ class _AttributeCard:
         try:
             number = float(text)
         except ValueError:
-            what = (
-                f"{text.strip()!r} is no number"
-                if text.strip()
-                else "give the least and the greatest number"
-            )
+            fault = "give the smallest and the largest number"
+            if text.strip():
+                fault = f"{text.strip()!r} is not a number"
             raise SchemaError(
-                f"attribute {self.name!r}: {what}", where=self.name, value=text
+                f"attribute {self.name!r}: {fault}", where=self.name, value=text
             ) from None
         return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
@@ -119,14 +117,18 @@ def _from_text(text: str) -> tuple[str, JsonObject]:
 
 @dataclass(frozen=True)
 class SchemaForm:
-    """All cards, the rules and the columns that are not asked."""
+    """All cards, the rules and the dropped columns."""
 
     cards: tuple[_AttributeCard, ...] = (_AttributeCard(),)
     rules: str = ""
     dropped: str = ""
 
     def schema(self) -> Schema:
-        """The schema that the cards say; `SchemaError` if they say none."""
+        """Return the schema of the cards.
+
+        Raises:
+            SchemaError: The cards do not describe a schema.
+        """
         entries = [card.entry() for card in self.cards]
         for i, (name, _) in enumerate(entries):
             if not name:
@@ -141,17 +143,17 @@ class SchemaForm:
         return schema_from_json(data)
 
     def with_card(self) -> SchemaForm:
-        """One more, empty."""
+        """Return the form with one more, empty card."""
         return replace(self, cards=(*self.cards, _AttributeCard())[:MAX_CARDS])
 
     def without(self, number: int) -> SchemaForm:
-        """Without one of them; one stays."""
+        """Return the form without a card; at least one stays."""
         left = tuple(card for i, card in enumerate(self.cards) if i != number)
         return replace(self, cards=left or (_AttributeCard(),))
 
 
 def read_cards(text: Callable[[str], str]) -> SchemaForm:
-    """The cards of a form, given its fields by name."""
+    """Read the cards of a form; `text` returns a field by name."""
     cards: list[_AttributeCard] = []
     while len(cards) < MAX_CARDS and text(f"a{len(cards)}-kind"):
         at = f"a{len(cards)}-"
@@ -184,7 +186,7 @@ _TEXTS = (
 
 
 def show_schema(schema: Schema) -> SchemaForm:
-    """The cards of a schema."""
+    """Return the cards of a schema."""
     rules = (
         json.dumps([rule.to_json() for rule in schema.rules], ensure_ascii=False)
         if schema.rules
@@ -196,7 +198,7 @@ def show_schema(schema: Schema) -> SchemaForm:
 
 def _card(attribute: Attribute) -> _AttributeCard:
     data = attribute.to_json()
-    told = _AttributeCard(
+    base = _AttributeCard(
         attribute.kind,
         attribute.name,
         attribute.question,
@@ -204,16 +206,16 @@ def _card(attribute: Attribute) -> _AttributeCard:
         missing=attribute.missing,
     )
     if attribute.kind == "boolean":
-        made = told
+        made = base
     elif attribute.kind in ("categorical", "ordinal"):
-        made = replace(told, values=_lines(data))
+        made = replace(base, values=_lines(data))
     elif attribute.kind == "numeric":
         made = replace(
-            told, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0
+            base, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0
         )
     else:
-        made = replace(told, kind="json")
-    if made.kind == "json" or not _says(made, attribute):
+        made = replace(base, kind="json")
+    if made.kind == "json" or not _describes(made, attribute):
         return _AttributeCard("json", attribute.name, json=json.dumps(data, ensure_ascii=False))
     return made
 
@@ -221,15 +223,15 @@ def _card(attribute: Attribute) -> _AttributeCard:
 def _lines(data: Mapping[str, object]) -> str:
     values, labels = data["values"], data.get("labels")
     assert isinstance(values, list)
-    said = labels if isinstance(labels, list) else [""] * len(values)
+    shown = labels if isinstance(labels, list) else [""] * len(values)
     return "\n".join(
-        f"{value}{_BETWEEN}{words}" if words else str(value)
-        for value, words in zip(values, said, strict=False)
+        f"{value}{_BETWEEN}{label}" if label else str(value)
+        for value, label in zip(values, shown, strict=False)
     )
 
 
-def _says(card: _AttributeCard, attribute: Attribute) -> bool:
-    """Whether a card read back is the very attribute."""
+def _describes(card: _AttributeCard, attribute: Attribute) -> bool:
+    """Return whether a card, read back, equals the attribute."""
     try:
         name, entry = card.entry()
         return (

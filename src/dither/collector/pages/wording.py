@@ -1,4 +1,4 @@
-"""A schema as people read it: the question of each attribute, and each of its answers in plain words."""
+"""A schema for people: the question of each attribute and its answers in plain words."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NO_ANSWER = "No answer"
 
 
 def until(closes: str | None) -> str:
-    """When a campaign closes by itself: a day as it is, an instant to the minute; nothing if no time closes it."""
+    """Return when a campaign closes automatically, as a day or to the minute; empty if never."""
     return moment(closing_seconds(closes)) if closes and "T" in closes else closes or ""
 
 
 def spoken_schema(schema: Schema) -> JsonObject:
-    """For each attribute its question, help, answers and groups; for numbers and times also what may be given."""
+    """Return question, help, answers and groups of each attribute; for numbers also the range."""
     return {attribute.name: _spoken(attribute) for attribute in schema}
 
 
 def question_of(attribute: Attribute) -> str:
-    """What is asked: the question, or the attribute's name where it has none."""
+    """Return the question, or the attribute's name if it has none."""
     return attribute.question or attribute.name
 
 
@@ -38,7 +38,7 @@ def _spoken(attribute: Attribute) -> JsonObject:
 
 
 def answers(attribute: Attribute) -> list[str]:
-    """What people read for each code; the missing one, if any, is the last."""
+    """Return the text of each code; the missing value, if any, is the last."""
     plain = (
         _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
     )
@@ -57,7 +57,7 @@ def _listed(attribute: Attribute) -> list[str]:
 
 
 def _stretches(attribute: Attribute) -> list[str]:
-    """Bins in words: whole numbers from the first to the last, others up to the next one."""
+    """Return bins in words: whole numbers inclusive, others up to the next bin."""
     exact, last, out = set(attribute.atoms), attribute.edges[-1], []
     unit = " s" if attribute.kind == "duration" else ""
     for low, high in attribute.line.ends:

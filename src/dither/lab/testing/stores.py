@@ -1,30 +1,52 @@
-"""The contract of a store: nothing lost, nothing twice, whole transitions. `tests/crash` has the ordeals that need processes."""
+"""The contract of a store: no report lost or counted twice, atomic transitions, exact tallies.
+
+`tests/crash` has the tests that need processes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:  # a store needs the extra `server`; the other contracts do not
+    from dither.collector.collector import Collector
     from dither.collector.store import Row, Store
+    from dither.reports import Plan
 
     Opening = Callable[[], Store]
 
 CAMPAIGN = "ab" * 16
+DESCRIPTION: dict[str, Any] = {
+    "schema": {
+        "colour": {"kind": "categorical", "values": ["red", "green", "blue"]},
+        "member": {"kind": "boolean"},
+    },
+    "epsilon": 2.0,
+    "participants": 1000,
+    "method": "independent",
+    "seed": 5,
+    "assignment": "token",
+}
 
 
 class StoreContract:
-    """Subclass it with a fixture `open_store`: a function that opens the same, at first empty store at every call."""
+    """The tests that every store must pass.
+
+    Subclass it with a fixture `open_store`: a function that opens the same store at every
+    call. The store is empty at first; a shared one is open more than once at a time.
+    """
 
     @pytest.fixture
     def open_store(self) -> Opening:
-        """Opens the store under test."""
-        raise NotImplementedError("give a fixture `open_store`")
+        """Open the store under test."""
+        raise NotImplementedError("define a fixture `open_store`")
 
     def prepared(self, open_store: Opening, state: str = "open") -> Store:
-        """The store with one campaign in it."""
+        """Return the store with one campaign in it."""
         from dither.collector.store import State, StoredCampaign, StoredRound
 
         store = open_store()
@@ -35,7 +57,7 @@ class StoreContract:
         return store
 
     def rows(self, count: int, start: int = 0, payload: bytes = b"\0\xff") -> list[Row]:
-        """Reports with ids of their own."""
+        """Return reports with consecutive ids."""
         from dither.collector.store import Row
 
         return [Row(i.to_bytes(16, "big"), i % 3, payload) for i in range(start, start + count)]
@@ -88,8 +110,8 @@ class StoreContract:
         from dither.collector.store import Batch
 
         store = self.prepared(open_store, state)
-        told = store.add_reports([Batch(CAMPAIGN, 0, self.rows(2))])
-        assert not any(outcome.accepted for outcome in told[0])
+        outcomes = store.add_reports([Batch(CAMPAIGN, 0, self.rows(2))])
+        assert not any(outcome.accepted for outcome in outcomes[0])
         assert store.count(CAMPAIGN, 0) == 0
         store.close()
 
@@ -130,7 +152,7 @@ class StoreContract:
             )
         )
         store.add_reports([Batch(CAMPAIGN, 1, self.rows(1, 2))])
-        assert store.stored_among(CAMPAIGN, ids) == set(ids[:3]), "whatever its round"
+        assert store.stored_among(CAMPAIGN, ids) == set(ids[:3]), "in any round"
         assert store.stored_among("00" * 16, ids) == set()
         assert store.stored_among(CAMPAIGN, []) == set()
         store.close()
@@ -157,3 +179,50 @@ class StoreContract:
         assert found is not None
         assert found.state == State.CLOSING
         store.close()
+
+    def test_the_running_tally_equals_the_stored_reports(self, open_store: Opening) -> None:
+        from dither.collector.collector import Collector
+        from dither.collector.tallies import rebuild
+
+        first = Collector(open_store())
+        collectors = [first]
+        if first.store.shared:
+            collectors.append(Collector(open_store()))
+        try:
+            live = first.campaigns.create(DESCRIPTION)
+            campaign, plan = live.stored.id, live.plans[0]
+            for collector in collectors:
+                collector.campaigns.refresh_all()
+            submitted = 0
+            for count in (100, 100, 50):
+                for collector in collectors:
+                    _submit(collector, campaign, plan, submitted, count)
+                    submitted += count
+                stored = rebuild(first.store, campaign, plan)
+                assert stored.participants == submitted
+                for collector in collectors:
+                    assert collector.running_tally(campaign).to_bytes() == stored.to_bytes()
+        finally:
+            for collector in collectors:
+                collector.stop()
+
+
+def _submit(collector: Collector, campaign: str, plan: Plan, start: int, count: int) -> None:
+    """Store reports through a collector's writer, and wait for the commit."""
+    from dither.collector.store import Batch, Row
+
+    rows = []
+    for i in range(start, start + count):
+        question = i % len(plan.questions)
+        mechanism = plan.questions[question].mechanism
+        payload = mechanism.randomise(i % mechanism.cells, secrets.token_bytes)
+        rows.append(Row(i.to_bytes(32, "big"), question, payload))
+    loop = asyncio.new_event_loop()
+    try:
+        waiter = loop.create_future()
+        collector.writer.submit(Batch(campaign, plan.round, rows), waiter)
+        # The writer delivers to the loop of the waiter; wait until it has counted the commit.
+        loop.run_until_complete(waiter)
+        collector.writer.call(lambda: None)
+    finally:
+        loop.close()
