@@ -163,7 +163,7 @@ def test_a_seeded_simulation_says_that_it_can_be_replayed(
 ) -> None:
     campaign = create(capsys)
     assert cli.run(["submit", "people.csv", "--campaign", campaign, "--seed", "4"]) == 0
-    assert "can be replayed by whoever knows the seed" in capsys.readouterr().err
+    assert "anyone who knows the seed can remove the noise" in capsys.readouterr().err
     assert cli.run(["submit", "people.csv", "--campaign", create(capsys)]) == 0
     assert "replayed" not in capsys.readouterr().err
 
