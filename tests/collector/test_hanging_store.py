@@ -157,7 +157,7 @@ def test_sigterm_ends_within_ten_seconds_though_the_store_hangs(tmp_path: Path) 
             thread.join(30)
     assert status == 1
     assert seconds < 10
-    assert "the store did not end within" in errors
+    assert "the store did not close within" in errors
     assert [a.status for a in answers] == [503], "whoever waited is told to come back"
 
 
@@ -181,7 +181,7 @@ def test_sigterm_ends_within_ten_seconds_though_an_operator_closes_a_round(tmp_p
         assert time.monotonic() - begun < 10
         closing.join(30)
     assert status == 1
-    assert "1 requests of the operator were interrupted" in errors
+    assert "1 requests of operators were interrupted" in errors
     with ServerProcess(tmp_path / "c.db") as server:
         caller = Caller(server.url)
         assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200

@@ -172,7 +172,7 @@ def test_an_operators_request_that_is_cut_off_is_told_so_and_the_status_is_1(
         status, errors = server.terminate(timeout=LONG)
         asking.join(LONG)
     assert status == 1
-    assert "1 requests of the operator were interrupted" in errors
+    assert "1 requests of operators were interrupted" in errors
     assert "Traceback" not in errors
     (answer,) = answers
     assert (answer.status, json.loads(answer.body)["type"]) == (503, "urn:dither:problem:stopping")
