@@ -17,7 +17,6 @@ from dither.mechanisms.probability import check_epsilon
 from dither.methods import DEFAULT, jtree_nonprivate, start
 from dither.methods import method as find_method
 from dither.methods.machine import build_parameters
-from dither.methods.prior import give_prior
 from dither.progress import followed
 from dither.randomness import check_seed, generator, public_seed
 from dither.release import Call, Release, truth_from_codes
@@ -157,7 +156,7 @@ def publish(
     begun = time.perf_counter()
     machine = start(name, domain, epsilon, len(codes), parameters, public_seed(seed), holdout)
     if known_before is not None:
-        give_prior(machine, known_before)
+        machine.give_prior(known_before)
     if machine.plan() is None:
         raise ParameterError(
             f"method {name!r} asks nothing; there is nothing to publish", where="method", value=name

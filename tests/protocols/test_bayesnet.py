@@ -8,6 +8,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, StateError
 from dither.fit.bayes_net import BayesNet, candidates_computed
+from dither.methods import MethodRun, restore
 from dither.methods.bayesnet import BayesNetParameters, BayesNetwork
 from dither.methods.machine import Campaign
 from dither.schema import Schema
@@ -21,9 +22,7 @@ TRUE_EDGES = {tuple(sorted((p, a))) for a, given in enumerate(NETWORK.parents) f
 
 def run(n=N, epsilon=40.0, seed=0, plan="split", **parameters):
     parameters |= {"plan": plan}
-    machine = BayesNetwork.start(
-        Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters)
-    )
+    machine = BayesNetwork(Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters))
     plans = simulate(
         machine,
         NETWORK.sample_codes(n, np.random.default_rng(seed)),
@@ -91,19 +90,19 @@ def test_epsilon_is_the_whole_records_and_flip_is_checked():
     flip = 0.5
     whole = 5 * 2 * math.log((2 - flip) / flip)
     given = BayesNetParameters(plan="split", flip=flip)
-    exact = BayesNetwork.start(Campaign(SCHEMA, whole + 1e-6, 500), given).plan()
+    exact = BayesNetwork(Campaign(SCHEMA, whole + 1e-6, 500), given).plan()
     assert exact.epsilon == pytest.approx(whole, abs=1e-5)
     with pytest.raises(PrivacyError, match="flip"):
-        BayesNetwork.start(Campaign(SCHEMA, whole / 5, 500), given)
+        BayesNetwork(Campaign(SCHEMA, whole / 5, 500), given)
     assert np.isfinite(machine.model().marginal(["x0", "x2"])).all()
 
 
 @pytest.mark.parametrize("plan", ["split", "sample"])
 def test_saved_between_rounds_it_goes_on_with_identical_results(plan):
     machine, _ = run(n=4_000, epsilon=4.0, plan=plan)
-    other = BayesNetwork.start(machine.campaign, machine.parameters)
+    other = BayesNetwork(machine.campaign, machine.parameters)
     for tally in machine._closed:
-        other = BayesNetwork.restore(other.state())
+        other = restore(MethodRun(other).state()).machine
         assert other.plan().to_json() == tally.plan.to_json()
         other.close(tally)
     assert other.model().to_bytes() == machine.model().to_bytes()
@@ -123,7 +122,7 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
         assert math.prod(SCHEMA.cardinalities[p] for p in (a, *given)) <= 8 or not given
     schema = Schema(SCHEMA.attributes[:1])
     for plan in ("split", "sample"):
-        one = BayesNetwork.start(Campaign(schema, 2.0, 2_000), BayesNetParameters(plan=plan))
+        one = BayesNetwork(Campaign(schema, 2.0, 2_000), BayesNetParameters(plan=plan))
         simulate(
             one,
             NETWORK.sample_codes(2_000, np.random.default_rng(0))[:, :1],
@@ -150,7 +149,7 @@ def test_bad_parameters_are_named(given, match):
 
 
 def test_the_model_waits_for_the_round():
-    machine = BayesNetwork.start(Campaign(SCHEMA, 4.0, N), BayesNetParameters())
+    machine = BayesNetwork(Campaign(SCHEMA, 4.0, N), BayesNetParameters())
     with pytest.raises(StateError, match="still open"):
         machine.model()
     with pytest.raises(StateError, match="no whole reports"):

@@ -7,6 +7,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, StateError
+from dither.methods import MethodRun, restore
 from dither.methods.calm import Calm, CalmParameters, choose_cover, reconstruct
 from dither.methods.machine import Campaign
 from dither.simulate import simulate
@@ -17,7 +18,7 @@ N = 60_000
 
 
 def run(epsilon=4.0, **parameters):
-    machine = Calm.start(Campaign(SCHEMA, epsilon, N), CalmParameters(**parameters))
+    machine = Calm(Campaign(SCHEMA, epsilon, N), CalmParameters(**parameters))
     simulate(machine, NETWORK.sample_codes(N, np.random.default_rng(0)), np.random.default_rng(1))
     return machine
 
@@ -78,7 +79,7 @@ def test_sets_grow_where_noise_allows():
 
 def test_saved_and_restored_it_is_the_same():
     machine = run()
-    again = Calm.restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert again.model().to_bytes() == machine.model().to_bytes()
 
 
@@ -86,13 +87,13 @@ def test_bad_input_is_named():
     with pytest.raises(ParameterError, match="marginal_cells"):
         CalmParameters(marginal_cells=1)
     with pytest.raises(ParameterError, match="max_clique_cells"):
-        Calm.start(Campaign(SCHEMA, 1.0, N), CalmParameters(max_clique_cells=3))
+        Calm(Campaign(SCHEMA, 1.0, N), CalmParameters(max_clique_cells=3))
     with pytest.raises(StateError, match="still open"):
-        Calm.start(Campaign(SCHEMA, 1.0, N), CalmParameters()).model()
+        Calm(Campaign(SCHEMA, 1.0, N), CalmParameters()).model()
 
 
 def test_noise_alone_falls_back_to_independence():
-    machine = Calm.start(Campaign(SCHEMA, 0.05, 500), CalmParameters(significance=6.0))
+    machine = Calm(Campaign(SCHEMA, 0.05, 500), CalmParameters(significance=6.0))
     simulate(machine, NETWORK.sample_codes(500, np.random.default_rng(0)), np.random.default_rng(2))
     assert "independent" in machine.notes()["fallback"]
     assert np.isfinite(machine.model().marginal(["x0", "x1"])).all()

@@ -14,9 +14,8 @@ from dither.datasets import generate_network
 from dither.errors import ReportError
 from dither.evaluation.metrics import marginal
 from dither.fit import answers_of
-from dither.methods import ProtocolMachine, restore, start
-from dither.methods.earlier import EarlierReports, pooled_answers
-from dither.methods.prior import give_prior
+from dither.methods import MethodRun, restore, start
+from dither.methods.prior import EarlierReports, pooled_answers
 from dither.schema.table import decode, plain_layout
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack
@@ -28,20 +27,18 @@ SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)
 PARAMETERS = {"screen": "never", "total": 48, "components": 16, "edges": "none"}
 
 
-def campaign(
-    network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000
-) -> ProtocolMachine[Any]:
+def campaign(network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000) -> MethodRun[Any]:
     codes = network.sample_codes(people, np.random.default_rng([seed, 5]))
     machine = start("mixture", NETWORK.schema, epsilon, people, PARAMETERS, seed=seed)
     simulate(machine, codes, np.random.default_rng(seed))
     return machine
 
 
-def earlier(machine: ProtocolMachine[Any]) -> EarlierReports:
+def earlier(machine: MethodRun[Any]) -> EarlierReports:
     return EarlierReports(machine.counted, "last year", "00", private=True)
 
 
-def pair_error(machine: ProtocolMachine[Any]) -> float:
+def pair_error(machine: MethodRun[Any]) -> float:
     exact = NETWORK.sample_codes(400_000, np.random.default_rng(99))
     model = machine.model()
     return float(
@@ -55,9 +52,7 @@ def pair_error(machine: ProtocolMachine[Any]) -> float:
     )
 
 
-def with_earlier(
-    machine: ProtocolMachine[Any], before: ProtocolMachine[Any]
-) -> ProtocolMachine[Any]:
+def with_earlier(machine: MethodRun[Any], before: MethodRun[Any]) -> MethodRun[Any]:
     again = start(
         "mixture",
         NETWORK.schema,
@@ -66,7 +61,7 @@ def with_earlier(
         PARAMETERS,
         seed=machine.campaign.seed,
     )
-    give_prior(again, earlier(before))
+    again.give_prior(earlier(before))
     for tally in machine.closed:
         again.close(tally)
     return again

@@ -11,6 +11,7 @@ from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, ReportError, StateError
 from dither.mechanisms import Hadamard, Mechanism, PackedReports, mechanism_from_json
 from dither.mechanisms.kernels.stream import RandomStream
+from dither.methods import MethodRun, restore
 from dither.methods.fourier import Fourier, FourierParameters
 from dither.methods.machine import Campaign
 from dither.simulate import simulate
@@ -120,7 +121,7 @@ def test_bad_mechanisms_and_reports_are_refused():
 
 
 def test_the_method_learns_dependence_and_can_be_restored():
-    machine = Fourier.start(Campaign(SCHEMA, 4.0, N), FourierParameters())
+    machine = Fourier(Campaign(SCHEMA, 4.0, N), FourierParameters())
     simulate(machine, NETWORK.sample_codes(N, np.random.default_rng(0)), np.random.default_rng(1))
     for names in (["x0", "x1"], ["x1", "x2"], ["x0", "x1", "x2"]):
         exact = NETWORK.marginal(names)
@@ -131,7 +132,7 @@ def test_the_method_learns_dependence_and_can_be_restored():
         NETWORK.marginal(["x0"]), NETWORK.marginal(["x1"])
     )
     assert np.abs(strong).sum() / 2 > 0.1, "independence would not pass"
-    again = Fourier.restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert again.model().to_bytes() == machine.model().to_bytes()
     assert machine.notes()["coefficients"] == sum(
         2 ** (a + b) for a, b in ((2, 1), (2, 2), (2, 2), (1, 2), (1, 2), (2, 2))
@@ -139,8 +140,8 @@ def test_the_method_learns_dependence_and_can_be_restored():
 
 
 def test_order_and_parameters_are_checked():
-    machine = Fourier.start(Campaign(SCHEMA, 1.0, N), FourierParameters())
+    machine = Fourier(Campaign(SCHEMA, 1.0, N), FourierParameters())
     with pytest.raises(StateError, match="still open"):
         machine.model()
     with pytest.raises(ParameterError, match="max_clique_cells"):
-        Fourier.start(Campaign(SCHEMA, 1.0, N), FourierParameters(max_clique_cells=3))
+        Fourier(Campaign(SCHEMA, 1.0, N), FourierParameters(max_clique_cells=3))

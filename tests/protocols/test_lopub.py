@@ -8,6 +8,7 @@ import pytest
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
 from dither.fit import Model
 from dither.mechanisms import BloomRappor
+from dither.methods import MethodRun, restore
 from dither.methods.lopub import LoPub, LoPubParameters, noise_aware
 from dither.methods.machine import Campaign, ProtocolMachine, build_parameters
 from dither.schema import Attribute, Schema
@@ -38,7 +39,7 @@ def people(n=N, seed=0):
 
 
 def run(n=N, seed=0, epsilon=1_000.0, **parameters):
-    machine = LoPub.start(Campaign(SCHEMA, epsilon, n), LoPubParameters(**parameters))
+    machine = LoPub(Campaign(SCHEMA, epsilon, n), LoPubParameters(**parameters))
     simulate(machine, people(n, seed), np.random.default_rng(seed + 1))
     return machine
 
@@ -79,7 +80,7 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
 
 
 def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it():
-    machine = LoPub.start(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
+    machine = LoPub(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
     notes = machine.notes()
     assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(
         2 * math.log(3), abs=1e-6
@@ -94,7 +95,7 @@ def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it(
 )
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 60.0])
 def test_flip_follows_from_the_records_epsilon(parameters, epsilon):
-    plan = LoPub.start(Campaign(SCHEMA, epsilon, N), LoPubParameters(**parameters)).plan()
+    plan = LoPub(Campaign(SCHEMA, epsilon, N), LoPubParameters(**parameters)).plan()
     assert epsilon * (1 - 1e-6) < plan.epsilon <= epsilon
     flips = {round(float(2 * q.mechanism.q), 7) for q in plan.questions}
     assert len(flips) == 1
@@ -121,9 +122,7 @@ def test_small_filters_tell_every_value_apart(bits, hashes):
 
 def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
     def start(**parameters):
-        return LoPub.start(
-            Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters)
-        )
+        return LoPub(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters))
 
     with pytest.raises(
         ParameterError, match=r"^c: 3 bits cannot tell 4 values apart; use at least 4 bits"
@@ -173,13 +172,13 @@ def test_text_settings_are_read():
 
 def test_a_flip_that_breaks_the_guarantee_is_refused():
     with pytest.raises(PrivacyError, match=r"flip=0\.1 gives a whole record epsilon"):
-        LoPub.start(Campaign(SCHEMA, 5.0, N), LoPubParameters(flip=0.1))
+        LoPub(Campaign(SCHEMA, 5.0, N), LoPubParameters(flip=0.1))
 
 
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 def test_an_epsilon_that_leaves_nothing_is_refused(encoding):
     with pytest.raises(PrivacyError, match="so small that the flip probability rounds to 1"):
-        LoPub.start(Campaign(SCHEMA, 1e-10, N), LoPubParameters(encoding=encoding))
+        LoPub(Campaign(SCHEMA, 1e-10, N), LoPubParameters(encoding=encoding))
 
 
 def test_an_attribute_with_one_value_is_refused():
@@ -189,7 +188,7 @@ def test_an_attribute_with_one_value_is_refused():
 
 def test_a_cap_below_an_attribute_is_refused_before_anyone_is_asked():
     with pytest.raises(ParameterError, match="max_clique_cells=3"):
-        LoPub.start(Campaign(SCHEMA, 9.0, N), LoPubParameters(max_clique_cells=3))
+        LoPub(Campaign(SCHEMA, 9.0, N), LoPubParameters(max_clique_cells=3))
 
 
 def test_the_cap_drops_edges_and_says_so():
@@ -222,7 +221,7 @@ def test_the_papers_rule_keeps_strong_pairs_only():
 
 
 def test_noise_alone_gives_no_edges():
-    machine = LoPub.start(Campaign(SCHEMA, 1_000.0, N), LoPubParameters(flip=0.8))
+    machine = LoPub(Campaign(SCHEMA, 1_000.0, N), LoPubParameters(flip=0.8))
     codes = people()
     shuffled = np.column_stack(
         [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
@@ -251,9 +250,7 @@ def test_scores_of_independent_attributes_are_standard(encoding, flip):
                 rng.choice(8, 2_000, p=[0.65] + [0.05] * 7),
             ]
         )
-        machine = LoPub.start(
-            Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding)
-        )
+        machine = LoPub(Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding))
         simulate(machine, codes, np.random.default_rng(trial))
         scores.append(noise_aware(machine.reports, 0, 1).score)
     assert abs(np.mean(scores)) < 4 / np.sqrt(60)
@@ -275,24 +272,22 @@ def test_measured_marginals_are_raw_with_honest_errors():
 
 def test_state_restores_to_the_same_bytes():
     machine = run(n=2_000, flip=0.4)
-    again = LoPub.restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert again.plan() is None
     assert again.model().to_bytes() == machine.model().to_bytes()
     assert again.notes() == machine.notes()
-    fresh = LoPub.start(
-        Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2)
-    )
-    assert LoPub.restore(fresh.state()).plan().to_json() == fresh.plan().to_json()
+    fresh = LoPub(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2))
+    assert restore(MethodRun(fresh).state()).machine.plan().to_json() == fresh.plan().to_json()
 
 
 def test_calls_out_of_order_are_refused():
-    machine = LoPub.start(Campaign(SCHEMA, 9.0, N), LoPubParameters())
+    machine = LoPub(Campaign(SCHEMA, 9.0, N), LoPubParameters())
     with pytest.raises(StateError, match="open"):
         machine.model()
     with pytest.raises(TooFewAnswers, match="without a single report"):
         machine.close(zero(machine.plan()))
     assert machine.measured() == []
-    other = LoPub.start(Campaign(SCHEMA, 8.0, N), LoPubParameters())
+    other = LoPub(Campaign(SCHEMA, 8.0, N), LoPubParameters())
     with pytest.raises(StateError, match="another plan"):
         machine.close(zero(other.plan()))
     done = run(n=500, flip=0.4)
@@ -301,7 +296,7 @@ def test_calls_out_of_order_are_refused():
 
 
 def test_progress_is_told():
-    machine = LoPub.start(
+    machine = LoPub(
         Campaign(SCHEMA, 1_000.0, 2_000), LoPubParameters(flip=0.3, threshold="paper", phi=0.1)
     )
     seen = []
@@ -314,6 +309,6 @@ def test_progress_is_told():
 
 def test_one_attribute_alone_works():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = LoPub.start(Campaign(schema, 4.0, 5_000), LoPubParameters())
+    machine = LoPub(Campaign(schema, 4.0, 5_000), LoPubParameters())
     simulate(machine, people(5_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]) == pytest.approx([0.5, 0.3, 0.2], abs=0.06)

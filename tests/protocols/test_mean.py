@@ -11,7 +11,7 @@ from dither.errors import ParameterError, SchemaError, TooFewAnswers
 from dither.mechanisms import GRR
 from dither.mechanisms.means import Duchi, Piecewise
 from dither.mechanisms.square_wave import SquareWave
-from dither.methods import restore, start
+from dither.methods import MethodRun, restore, start
 from dither.methods.mean import Mean, mean_answer_from_json, output_places, wave_of
 from dither.reports.plan import LEVEL_BITS, level_of
 from dither.schema import Attribute, Schema
@@ -24,7 +24,7 @@ SCHEMA = Mean.schema_of("pay", LOW, HIGH)
 
 
 def collected(epsilon: float, mechanism: str, seed: int, path: str = "counts") -> Mean:
-    machine = start("mean", SCHEMA, epsilon, N, {"mechanism": mechanism})
+    machine = start("mean", SCHEMA, epsilon, N, {"mechanism": mechanism}).machine
     assert isinstance(machine, Mean)
     rng = np.random.default_rng(seed)
     drive(machine, NumberPeople(VALUES, LOW, HIGH, rng), rng, path=path)  # type: ignore[arg-type]
@@ -101,7 +101,7 @@ def test_rounding_is_unbiased_to_the_last_draw() -> None:
 
 def test_a_machine_goes_on_where_it_stopped_and_its_answer_can_be_read_back() -> None:
     machine = collected(2.0, "hybrid", 1)
-    again = restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert isinstance(again, Mean)
     assert again.answer() == machine.answer() == mean_answer_from_json(machine.answer().to_json())
     with pytest.raises(ValueError, match="mean of"):
@@ -111,7 +111,7 @@ def test_a_machine_goes_on_where_it_stopped_and_its_answer_can_be_read_back() ->
 
 
 def test_a_question_that_hardly_anybody_was_asked_is_left_out() -> None:
-    machine = start("mean", SCHEMA, 2.0, N)
+    machine = start("mean", SCHEMA, 2.0, N).machine
     assert isinstance(machine, Mean)
     plan = machine.plan()
     assert plan is not None

@@ -25,19 +25,17 @@ SCHEMA = Schema(
 N = 60_000
 MISSING = {"x": 0.1, "y": 0.5}
 METHODS = {
-    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
-    "privincr-paper": lambda c: privincr.PrivIncr.start(
-        c, privincr.PrivIncrParameters(fit="paper")
-    ),
-    "noincremental": lambda c: noincremental.NoIncremental.start(
+    "privincr": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters()),
+    "privincr-paper": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters(fit="paper")),
+    "noincremental": lambda c: noincremental.NoIncremental(
         c, noincremental.NoIncrementalParameters()
     ),
-    "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
-    "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
-    "bayesnet-sample": lambda c: bayesnet.BayesNetwork.start(
+    "calm": lambda c: calm.Calm(c, calm.CalmParameters()),
+    "fourier": lambda c: fourier.Fourier(c, fourier.FourierParameters()),
+    "bayesnet-sample": lambda c: bayesnet.BayesNetwork(
         c, bayesnet.BayesNetParameters(plan="sample")
     ),
-    "bayesnet-split": lambda c: bayesnet.BayesNetwork.start(
+    "bayesnet-split": lambda c: bayesnet.BayesNetwork(
         c, bayesnet.BayesNetParameters(plan="split", degree=1)
     ),
 }

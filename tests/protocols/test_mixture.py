@@ -14,7 +14,7 @@ from dither.datasets.generated import generate_network
 from dither.errors import DitherError, ParameterError
 from dither.fit import answers_of
 from dither.fit.mixture.targets import pair_targets
-from dither.methods import restore
+from dither.methods import MethodRun, restore
 from dither.methods.independent import IndependentParameters, IndependentProtocol
 from dither.methods.machine import Campaign
 from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
@@ -55,7 +55,7 @@ def finished(
     network: Network, n: int, epsilon: float, seed: int = 0, **settings: object
 ) -> MixtureProtocol:
     rng = np.random.default_rng(seed)
-    machine = MixtureProtocol.start(
+    machine = MixtureProtocol(
         Campaign(network.schema, epsilon, n, seed), MixtureParameters(**settings)
     )  # type: ignore[arg-type]
     simulate(machine, network.sample_codes(n, rng), rng)
@@ -89,8 +89,8 @@ def test_shares_add_up_and_follow_from_public_facts(
     }
     assert len(asked) == len(cardinalities) * (len(cardinalities) - 1) // 2, "every pair is asked"
     campaign = Campaign(schema_of(cardinalities), epsilon, 1_000_000, seed=1)
-    first = MixtureProtocol.start(campaign, MixtureParameters()).plan()
-    other = MixtureProtocol.start(
+    first = MixtureProtocol(campaign, MixtureParameters()).plan()
+    other = MixtureProtocol(
         Campaign(campaign.schema, epsilon, 1_000_000, seed=2), MixtureParameters()
     ).plan()
     assert first is not None
@@ -119,10 +119,8 @@ def test_sets_replace_pairs_only_where_a_report_then_tells_more() -> None:
 
 def test_where_nothing_can_be_learnt_the_questions_are_those_of_independent() -> None:
     schema = schema_of(ADULT)
-    ours = MixtureProtocol.start(Campaign(schema, 0.1, 10_000), MixtureParameters()).plan()
-    theirs = IndependentProtocol.start(
-        Campaign(schema, 0.1, 10_000), IndependentParameters()
-    ).plan()
+    ours = MixtureProtocol(Campaign(schema, 0.1, 10_000), MixtureParameters()).plan()
+    theirs = IndependentProtocol(Campaign(schema, 0.1, 10_000), IndependentParameters()).plan()
     assert isinstance(ours, Plan)
     assert theirs is not None
     assert ours.to_json() == theirs.to_json()
@@ -289,11 +287,11 @@ def test_strong_dependence_is_learnt_in_two_rounds() -> None:
     assert notes["screen"]["p_value"] < LEVEL
     assert notes["asked_in_pairs"] >= 3
     assert "fallbacks" not in notes
-    baseline = IndependentProtocol.start(machine.campaign, IndependentParameters())
+    baseline = IndependentProtocol(machine.campaign, IndependentParameters())
     rng = np.random.default_rng(0)
     simulate(baseline, network.sample_codes(200_000, rng), rng)
     assert two_way_error(machine, network) < 0.8 * two_way_error(baseline, network)
-    again = restore(machine.state())
+    again = restore(MethodRun(machine).state())
     assert again.model().to_bytes() == machine.model().to_bytes()
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from dither.errors import DitherError, ParameterError, SchemaError
 from dither.fit.mixture.model import Mixture
-from dither.methods import restore, start
-from dither.methods.machine import ProtocolMachine
+from dither.methods import MethodRun, restore, start
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
@@ -36,7 +35,7 @@ def people(n: int, seed: int) -> np.ndarray:
     return np.asfortranarray(codes)
 
 
-def finished(edges: Any = "auto", n: int = 60_000, epsilon: float = 2.0) -> ProtocolMachine[Any]:
+def finished(edges: Any = "auto", n: int = 60_000, epsilon: float = 2.0) -> MethodRun:
     machine = start(
         "mixture", SCHEMA, epsilon, n, {"edges": edges, "screen": "never", "total": 60}, seed=1
     )
@@ -80,7 +79,7 @@ def test_given_edges_are_fitted_without_looking_for_others() -> None:
     again = restore(as_chosen.state())
     assert again.model().to_bytes() == as_chosen.model().to_bytes()
     text = start("mixture", SCHEMA, 1.0, 1000, {"edges": '[["code", "label"], ["c", "d"]]'})
-    assert text.parameters.edges == (("code", "label"), ("c", "d"))
+    assert text.machine.parameters.edges == (("code", "label"), ("c", "d"))
 
 
 def test_whole_tables_are_fitted_with_edges_too() -> None:
@@ -106,9 +105,9 @@ def test_two_edges_may_share_an_attribute() -> None:
     model = machine.model()
     assert isinstance(model, Mixture)
     assert [len(edge.attributes) for edge in model.edges] == [3]
-    fitted = machine._fitted.pairs  # type: ignore[attr-defined]
+    fitted = machine.machine._fitted.pairs  # type: ignore[attr-defined]
     for first, second in (("code", "label"), ("label", "c"), ("code", "c"), ("c", "d")):
-        i, j = (machine._targets.columns.of(SCHEMA.index(name)) for name in (first, second))  # type: ignore[attr-defined]
+        i, j = (machine.machine._targets.columns.of(SCHEMA.index(name)) for name in (first, second))  # type: ignore[attr-defined]
         np.testing.assert_allclose(model.marginal([first, second]), fitted[i, j], atol=1e-9)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from dither.evaluation.metrics import marginal
 from dither.fit.mixture.fit import degrees_after_shrinking
 from dither.fit.mixture.public_prior import OPTIONS
 from dither.fit.mixture.targets import inverse_variances
-from dither.methods import ProtocolMachine, restore, start
-from dither.methods.prior import PublicRows, give_prior, prior_from_state
+from dither.methods import MethodRun, restore, start
+from dither.methods.prior import PublicRows, prior_from_state
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack
 
@@ -27,7 +26,7 @@ NEAR = NETWORK.sample_codes(3_000, np.random.default_rng(9))
 
 
 @pytest.fixture(scope="module")
-def collected() -> ProtocolMachine[Any]:
+def collected() -> MethodRun:
     machine = start(
         "mixture", NETWORK.schema, 2.0, len(CODES), {"screen": "never", "total": 120}, seed=4
     )
@@ -36,15 +35,15 @@ def collected() -> ProtocolMachine[Any]:
     return machine
 
 
-def with_rows(machine: ProtocolMachine[Any], rows: np.ndarray) -> ProtocolMachine[Any]:
+def with_rows(machine: MethodRun, rows: np.ndarray) -> MethodRun:
     """The same reports and the same fit to them, with a prior."""
-    again = copy(machine)
-    vars(again).pop("_blend", None)
-    give_prior(again, PublicRows(rows.astype(np.int32), "public.csv", "00"))
+    again = MethodRun(copy(machine.machine))
+    vars(again.machine).pop("_blend", None)
+    again.give_prior(PublicRows(rows.astype(np.int32), "public.csv", "00"))
     return again
 
 
-def pair_error(machine: ProtocolMachine[Any], codes: np.ndarray = CODES, ways: int = 2) -> float:
+def pair_error(machine: MethodRun, codes: np.ndarray = CODES, ways: int = 2) -> float:
     model, schema = machine.model(), machine.campaign.schema
     names, sizes = schema.names, tuple(schema.cardinalities)
     return float(
@@ -61,7 +60,7 @@ def pair_error(machine: ProtocolMachine[Any], codes: np.ndarray = CODES, ways: i
 
 
 def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(
-    collected: ProtocolMachine[Any],
+    collected: MethodRun,
 ) -> None:
     found = with_rows(collected, NEAR)
     assert pair_error(found) < 0.75 * pair_error(collected)
@@ -160,7 +159,7 @@ def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_t
         codes = network.sample_codes(300_000, np.random.default_rng([seed, 77]))
         machine = start("mixture", network.schema, 3.0, len(codes), {"screen": "never"}, seed=seed)
         simulate(machine, codes, np.random.default_rng([seed, 1]))
-        targets, fit = machine._targets, machine._fit[0]  # type: ignore[attr-defined]
+        targets, fit = machine.machine._targets, machine.machine._fit[0]  # type: ignore[attr-defined]
         assert fit.diagnostics["dependence_kept"] < 0.5
         found = with_rows(machine, np.repeat(codes[:1], 500, axis=0))
         assert pair_error(found, codes) < 1.01 * pair_error(machine, codes)
@@ -185,12 +184,12 @@ def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_t
     assert np.mean(descent) > 1.4 * np.mean(true)
 
 
-def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachine[Any]) -> None:
+def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: MethodRun) -> None:
     """What the test above would notice."""
     for kind in ("renamed", "even", "one row"):
         machine = with_rows(collected, wrong(kind))
-        assert machine.prior is not None
-        classes = machine.prior.classes
+        assert machine.machine.prior is not None
+        classes = machine.machine.prior.classes
         pairs = (classes.components.T * classes.weights) @ classes.components
         off = [
             np.abs(
@@ -204,12 +203,12 @@ def test_taking_a_wrong_prior_at_its_word_would_do_harm(collected: ProtocolMachi
 
 
 def test_a_prior_is_part_of_the_state_and_a_damaged_one_is_refused(
-    collected: ProtocolMachine[Any],
+    collected: MethodRun,
 ) -> None:
     found = with_rows(collected, NEAR)
     again = restore(found.state())
-    assert again.core.prior is not None
-    assert again.core.prior.facts() == {
+    assert again.machine.prior is not None
+    assert again.machine.prior.facts() == {
         "kind": "table",
         "source": "public.csv",
         "rows": 3_000,
@@ -249,7 +248,7 @@ def test_sets_of_three_judge_a_prior_too() -> None:
 def test_a_prior_is_not_used_where_no_pairs_were_asked() -> None:
     machine = start("mixture", NETWORK.schema, 0.05, 500, seed=4)
     simulate(machine, CODES[:500], np.random.default_rng(2))
-    give_prior(machine, PublicRows(NEAR, "public.csv", "00"))
+    machine.give_prior(PublicRows(NEAR, "public.csv", "00"))
     said = machine.notes()["prior"]
     assert said["share_of_prior"] == 0.0
     assert "no pairs were asked" in said["left_out"]
@@ -257,6 +256,6 @@ def test_a_prior_is_not_used_where_no_pairs_were_asked() -> None:
 
 def test_a_method_without_use_for_it_and_an_empty_table_are_refused() -> None:
     with pytest.raises(ParameterError, match="method 'calm' takes no prior"):
-        give_prior(start("calm", NETWORK.schema, 1.0, 100), PublicRows(NEAR, "p", ""))
+        start("calm", NETWORK.schema, 1.0, 100).give_prior(PublicRows(NEAR, "p", ""))
     with pytest.raises(ParameterError, match="prior p has no rows"):
-        give_prior(start("mixture", NETWORK.schema, 1.0, 100), PublicRows(NEAR[:0], "p", ""))
+        start("mixture", NETWORK.schema, 1.0, 100).give_prior(PublicRows(NEAR[:0], "p", ""))

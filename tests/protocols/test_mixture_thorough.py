@@ -43,7 +43,7 @@ def test_thorough_errs_less_on_the_same_reports() -> None:
     assert said["mixing"] < 1.3
     assert "bayesian_member" not in machine.notes()["fit"]
     again = restore(thorough.state())
-    assert again.parameters == thorough.parameters
+    assert again.machine.parameters == thorough.machine.parameters
 
 
 def test_where_sets_are_asked_the_member_is_left_out_with_a_reason() -> None:

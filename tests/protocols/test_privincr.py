@@ -10,6 +10,7 @@ import pytest
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.fit import answers_of, pool
 from dither.mechanisms import mechanism
+from dither.methods import MethodRun, restore
 from dither.methods.evidence import Evidence
 from dither.methods.machine import Campaign
 from dither.methods.privincr import (
@@ -52,7 +53,7 @@ def people(n=N, seed=0):
 
 
 def begin(n=N, epsilon=2.0, **parameters):
-    return PrivIncr.start(Campaign(SCHEMA, epsilon, n, 0), PrivIncrParameters(**parameters))
+    return PrivIncr(Campaign(SCHEMA, epsilon, n, 0), PrivIncrParameters(**parameters))
 
 
 def run(n=N, epsilon=2.0, seed=0, **parameters):
@@ -132,11 +133,11 @@ def test_saved_after_any_round_it_goes_on_with_identical_results(fit):
     other = begin(fit=fit)
     simulated = straight._closed
     for tally in simulated:
-        other = PrivIncr.restore(other.state())
+        other = restore(MethodRun(other).state()).machine
         assert other.plan().to_json() == tally.plan.to_json()
         other.close(tally)
     assert other.plan() is None
-    assert other.state() == straight.state()
+    assert MethodRun(other).state() == MethodRun(straight).state()
     assert other.model().to_bytes() == straight.model().to_bytes()
     np.testing.assert_array_equal(
         other.model().sample(100, np.random.default_rng(0)),
@@ -189,7 +190,7 @@ def test_nothing_learnable_falls_back_to_singles():
 
 def test_a_schema_of_one_attribute_needs_no_pairs():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = PrivIncr.start(Campaign(schema, 1.0, 3_000), PrivIncrParameters())
+    machine = PrivIncr(Campaign(schema, 1.0, 3_000), PrivIncrParameters())
     simulate(machine, people(3_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]).sum() == pytest.approx(1)
 
@@ -225,12 +226,12 @@ def test_small_factors_when_noise_is_large():
 
 
 def test_noincremental_is_one_round_of_pairs():
-    machine = NoIncremental.start(Campaign(SCHEMA, 2.0, N), OneRound())
+    machine = NoIncremental(Campaign(SCHEMA, 2.0, N), OneRound())
     plans = simulate(machine, people(), np.random.default_rng(1))
     assert len(plans) == 2
     assert plans[0].population == pytest.approx(0.5)
     assert distance(machine.model(), ("a", "c"), people()) < 0.1
-    again = NoIncremental.restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert again.model().to_bytes() == machine.model().to_bytes()
     with pytest.raises(ParameterError, match="omega"):
         OneRound(omega=1.0)
@@ -268,7 +269,7 @@ def test_too_few_people_for_one_round_of_pairs_is_no_fault_of_a_parameter(partic
     with pytest.raises(
         TooFewAnswers, match=f"{participants} participants are too few.*more participants"
     ):
-        NoIncremental.start(Campaign(SCHEMA, 4.0, participants), OneRound())
+        NoIncremental(Campaign(SCHEMA, 4.0, participants), OneRound())
 
 
 def test_a_round_without_reports_stays_open_and_a_missing_attribute_is_named():
@@ -320,7 +321,7 @@ def test_scores_of_independent_attributes_are_standard_whatever_the_mechanism(me
                 for k in schema.cardinalities
             ]
         )
-        machine = NoIncremental.start(
+        machine = NoIncremental(
             Campaign(schema, epsilon, 20_000),
             OneRound(mechanism=mechanism, singles=0.3, threshold="paper"),
         )
@@ -379,7 +380,7 @@ def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
     schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(4)))
     codes = np.random.default_rng(0).integers(0, 2, (4_000, 4)).astype(np.int32)
     for epsilon, widths in ((8.0, {2}), (0.5, {1})):
-        machine = PrivIncr.start(Campaign(schema, epsilon, 4_000), PrivIncrParameters())
+        machine = PrivIncr(Campaign(schema, epsilon, 4_000), PrivIncrParameters())
         plans = simulate(machine, codes, np.random.default_rng(1))
         assert not machine.notes().get("edges")
         assert {len(q.attributes) for q in plans[-1].questions} == widths
@@ -419,7 +420,7 @@ def of_one_cause(
     rng = np.random.default_rng(seed)
     shared, own = rng.random((n, 1)) < 0.5, rng.random((n, attributes)) < 0.5
     codes = np.where(rng.random((n, attributes)) < share, shared, own).astype(np.int32)
-    machine = PrivIncr.start(Campaign(schema, epsilon, n, seed), PrivIncrParameters(**parameters))
+    machine = PrivIncr(Campaign(schema, epsilon, n, seed), PrivIncrParameters(**parameters))
     simulate(machine, codes, rng)
     return machine
 

@@ -10,11 +10,9 @@ import dither
 from dither.errors import SchemaError
 from dither.fit.ruled import Ruled
 from dither.methods import METHODS, restore, start
-from dither.methods.holdout import HoldOut
 from dither.methods.reduction import (
     GROUPS,
     WIDE,
-    Reduced,
     grouped_attribute,
     reduce_schema,
     with_groups,
@@ -116,8 +114,8 @@ def test_state_and_reports_pass_through() -> None:
     )
     wide = np.concatenate([codes, codes[:, 2:]], axis=1)
     machine = start("mixture", ruled, 2.0, len(wide), holdout=0.1)
-    assert isinstance(machine, HoldOut)
-    assert isinstance(machine.machine, Reduced)
+    assert machine.holdout == 0.1
+    assert machine.reduction is not None
     simulate(machine, wide, RNG(3), path="reports")
     again = restore(machine.state())
     np.testing.assert_array_equal(

@@ -12,7 +12,7 @@ from dither.evaluation.metrics import tvd
 from dither.fit import Model
 from dither.methods import method as find_method
 from dither.methods import start
-from dither.methods.prior import PublicRows, give_prior
+from dither.methods.prior import PublicRows
 from dither.planner.population import some_pairs
 from dither.release.replicates import redraw
 from dither.schema import Schema
@@ -92,16 +92,16 @@ def predict(
         for repeat in range(repeats or MAX_REPEATS):
             if repeats is None and _settled(found):
                 break
-            machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
-            redraw(machine, population, np.random.default_rng([seed, repeat, 0x70726564]))
+            run = start(name, schema, epsilon, participants, parameters, seed + repeat)
+            redraw(run, population, np.random.default_rng([seed, repeat, 0x70726564]))
             if public_rows:
                 rows = population.sample(
                     public_rows, np.random.default_rng([seed, repeat, 0x7075626C])
                 )
-                give_prior(machine, PublicRows(rows, "a public table", ""))
-            found.append(_errors(schema, population, machine.model()))
+                run.give_prior(PublicRows(rows, "a public table", ""))
+            found.append(_errors(schema, population, run.model()))
             if public_rows:
-                used.append(machine.core.notes()["prior"]["share_of_prior"] > 0)
+                used.append(run.notes()["prior"]["share_of_prior"] > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dither.evaluation.downstream import train_and_test
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.lab.comparison.peers import Draw, Drawn, find_peer
 from dither.lab.harness.apart import Peak
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.release.intervals import Bootstrap
 from dither.release.replicates import prepare_bootstrap
 from dither.schema import Schema, schema_from_json
@@ -101,7 +100,7 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
     peak, begun = Peak(), time.process_time()
     rows, trust, maker = _made(task, method, people, epsilon, seed)
     spent, held = time.process_time() - begun, peak.extra()
-    machine = maker if isinstance(maker, ProtocolMachine) else None
+    machine = maker if isinstance(maker, MethodRun) else None
     if isinstance(maker, Drawn):  # it worked elsewhere: what counts is what was spent there
         spent, held = maker.cpu_seconds, maker.peak_megabytes
     schema = task.schema
@@ -124,7 +123,7 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
 
 def _made(
     task: Task, method: str, people: Codes, epsilon: float, seed: int
-) -> tuple[Codes, str, ProtocolMachine[Any] | Draw | None]:
+) -> tuple[Codes, str, MethodRun | Draw | None]:
     """Synthetic rows, what epsilon promises, and the finished campaign or the peer they come from."""
     rng = np.random.default_rng([seed, 1])
     if method == REDRAWN:
@@ -168,7 +167,7 @@ def _checked(
     return rows.astype(np.int32, copy=False)
 
 
-def _coverage(task: Task, machine: ProtocolMachine[Any], people: Codes, seed: int) -> JsonObject:
+def _coverage(task: Task, machine: MethodRun, people: Codes, seed: int) -> JsonObject:
     """The share of 95 % intervals that hold the participants' own share, over cells of one and two attributes above 1 %."""
     try:
         intervals = prepare_bootstrap(machine, replicates=task.replicates, seed=seed)
