@@ -19,7 +19,7 @@ from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import fit_mixture
-from dither.fit.mixture.set_tables import set_targets
+from dither.fit.mixture.set_fit import set_targets
 from dither.fit.mixture.targets import pair_targets
 from dither.methods import MethodRun, start
 from dither.methods.mixture.machine import as_model

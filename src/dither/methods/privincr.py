@@ -36,8 +36,8 @@ from dither.fit import (
     shrunk_squares,
     triangulate_capped,
 )
-from dither.fit.factorise import Factorisation, compose, factorise, factorise_by_information
 from dither.fit.junction_tree import JunctionTree, TreeFit
+from dither.fit.triangulate import Factorisation, compose, factorise, factorise_by_information
 from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
 from dither.methods.calm import Table, reconstruct
 from dither.methods.evidence import Evidence, Pair, PairEvidence, merged

@@ -19,7 +19,7 @@ from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
 # A forecast needs no more than a rough fit: fewer components, and larger sets through their pairs only, change the error by a few
-# per cent and take a tenth of the time (tests/planner/test_quick_fits.py).
+# per cent and take a tenth of the time (tests/planner).
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
 MIN_REPEATS, MAX_REPEATS = 2, 5
 SETTLED = 0.03  # a mean whose standard error is below this share of it needs no further campaign

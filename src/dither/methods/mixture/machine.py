@@ -31,15 +31,17 @@ from dither.fit.mixture.fit import (
 )
 from dither.fit.mixture.model import Edge, Mixture
 from dither.fit.mixture.public_prior import with_public
-from dither.fit.mixture.set_tables import SetTargets, set_targets
+from dither.fit.mixture.set_fit import SetTargets, set_targets
 from dither.fit.mixture.targets import Edges, PairTargets, pair_targets, tables_pay, trees
 from dither.methods.machine import Campaign, Pairs, ProtocolMachine
-from dither.methods.mixture.plan import Sets, one_way_precision, pair_plan
-from dither.methods.mixture.screen import (
+from dither.methods.mixture.plan import (
     ScreenDesign,
     ScreenEvidence,
+    Sets,
     design,
     evidence,
+    one_way_precision,
+    pair_plan,
     paying_members,
     rest_shares,
     second_round,

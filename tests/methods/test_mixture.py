@@ -19,14 +19,6 @@ from dither.methods.independent import IndependentParameters, IndependentProtoco
 from dither.methods.machine import Campaign
 from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
 from dither.methods.mixture.plan import (
-    attribute_sets,
-    marginal_variance,
-    one_way_precision,
-    pair_plan,
-    pairs_are_free,
-    single_shares,
-)
-from dither.methods.mixture.screen import (
     LEVEL,
     LOSS,
     LOSS_ONE_PAIR,
@@ -34,13 +26,19 @@ from dither.methods.mixture.screen import (
     ONLY_PAIR,
     Screen,
     ScreenDesign,
+    attribute_sets,
     design,
     evidence,
+    marginal_variance,
+    one_way_precision,
+    pair_plan,
+    pairs_are_free,
     paying_members,
     plan_screen,
     rest_shares,
     screen_cost,
     second_round,
+    single_shares,
 )
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
@@ -269,7 +267,7 @@ def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = generate_network((2, 3, 5, 4), strength=0.0, seed=2)
-    import dither.methods.mixture.screen as module
+    import dither.methods.mixture.plan as module
 
     tail = module._gamma_tail
     monkeypatch.setattr(module, "_gamma_tail", lambda v, m, s: tail(v * 2.0, m, s))

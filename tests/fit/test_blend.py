@@ -9,8 +9,7 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA
 from test_mixture_fit import collected
 
-from dither.fit.mixture.blend import best_shares, blended, gram
-from dither.fit.mixture.fit import FitOptions, fit_mixture
+from dither.fit.mixture.fit import FitOptions, best_shares, blended, fit_mixture, gram
 from dither.fit.mixture.targets import inverse_variances
 from dither.methods.mixture.machine import as_model
 

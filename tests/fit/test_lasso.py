@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit.lasso import (
+from dither.fit.joint import (
     Encoding,
     View,
     pair_cooccurrence,

@@ -9,8 +9,7 @@ import pytest
 from small_mixture import COLUMNS
 from test_mixture_fit import collected
 
-from dither.fit.mixture.blend import Candidate, gram
-from dither.fit.mixture.fit import FitOptions, fit_mixture
+from dither.fit.mixture.fit import Candidate, FitOptions, fit_mixture, gram
 from dither.fit.mixture.latent_class import LatentClasses
 from dither.fit.mixture.public_prior import (
     DESCENT,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import em
-from dither.fit.em import RowProducts, bit_likelihood, expectation_maximisation
+from dither.fit import joint
+from dither.fit.joint import RowProducts, bit_likelihood, expectation_maximisation
 
 
 def _bits(rng, values, k, p, q):
@@ -116,7 +116,7 @@ def test_blocks_that_are_made_anew_give_the_same_result(monkeypatch):
     _, bits = _reports(8, 9_000, (3, 2, 4))
     likelihoods = [bit_likelihood(b, None, 0.8, 0.2, 3) for b in bits]
     kept = expectation_maximisation(likelihoods)
-    monkeypatch.setattr(em, "_CACHE_BYTES", 0)
+    monkeypatch.setattr(joint, "_CACHE_BYTES", 0)
     assert RowProducts(likelihoods)._kept is None
     np.testing.assert_array_equal(kept.joint, expectation_maximisation(likelihoods).joint)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither.fit.mixture.hamiltonian import WANTED_ACCEPTANCE, Chain, Metric
+from dither.fit.mixture.bayes import WANTED_ACCEPTANCE, Chain, Metric
 
 DEVIATIONS = np.array([0.2, 1.0, 3.0, 1.0, 0.5])
 MIXED = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]

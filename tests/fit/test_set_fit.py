@@ -26,8 +26,16 @@ from dither.fit.mixture.fit import (
     set_component_count,
 )
 from dither.fit.mixture.model import Edge, Mixture
-from dither.fit.mixture.set_fit import SetLockstep, gradient_of, laid_out, moved_start
-from dither.fit.mixture.set_tables import SetTargets, predicted, pull_back, set_targets
+from dither.fit.mixture.set_fit import (
+    SetLockstep,
+    SetTargets,
+    gradient_of,
+    laid_out,
+    moved_start,
+    predicted,
+    pull_back,
+    set_targets,
+)
 from dither.fit.mixture.targets import Edges, pair_targets, tables_pay
 from dither.fit.pool import AnswerCounts
 from dither.methods import start

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 from small_mixture import CARDINALITIES
 from test_mixture_fit import collected
 
-from dither.fit.mixture.posterior import SCALE, SHAPE, Likeness, Posterior
+from dither.fit.mixture.bayes import SCALE, SHAPE, Likeness, Posterior
 from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
 
 

@@ -13,13 +13,13 @@ from threadpoolctl import threadpool_limits
 from dither.fit.mixture import bayes as thorough
 from dither.fit.mixture.bayes import (
     BayesMember,
+    Posterior,
     SampleOptions,
     bayes_member,
     mean_potentials,
     thorough_fit,
 )
 from dither.fit.mixture.fit import FitOptions, MixtureFit, fit_mixture
-from dither.fit.mixture.posterior import Posterior
 from dither.fit.mixture.targets import Edges, PairTargets, inverse_variances
 from dither.types import JsonObject
 
