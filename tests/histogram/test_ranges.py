@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_strong_smoothing_is_there_for_what_is_even() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ranges, "_FIRST", ranges._FIRST[3:])
             patch.setattr(ranges, "_SECOND", ranges._SECOND[3:])
-            patch.setattr(ranges, "_PRICE", 2.0)
+            patch.setattr(ranges, "SETTINGS", replace(ranges.SETTINGS, price=2.0))
             theirs += square_errors(
                 ranges.likely_density(strategy.chance_table, outputs, np.ones(32)), truth
             )

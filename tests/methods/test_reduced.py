@@ -11,8 +11,7 @@ from dither.errors import SchemaError
 from dither.fit.ruled import Ruled
 from dither.methods import METHODS, restore, start
 from dither.methods.reduction import (
-    GROUPS,
-    WIDE,
+    SETTINGS,
     grouped_attribute,
     reduce_schema,
     with_groups,
@@ -45,7 +44,7 @@ def test_many_values_run_with_the_house_method(values: int) -> None:
     machine = start("mixture", schema, 4.0, len(codes))
     simulate(machine, codes, RNG(1))
     model = machine.model()
-    assert isinstance(model, Ruled) == (values > WIDE)
+    assert isinstance(model, Ruled) == (values > SETTINGS.wide)
     assert model.marginal(["city"]).shape == (values,)
     assert model.sample(100, RNG(2)).max() < values
     assert all(plan.epsilon <= 4.0 for plan in machine.plans)
@@ -85,7 +84,7 @@ def test_two_wide_attributes_and_groups_of_the_schemas_own() -> None:
     )
     assert reduction is not None
     assert reduction.wide == ("city", "shop")
-    assert reduction.asked.cardinalities == (3, GROUPS, 2)
+    assert reduction.asked.cardinalities == (3, SETTINGS.groups, 2)
     assert reduction.asked["shop"].kind == "ordinal"
     assert reduction.asked["city"].kind == "categorical"
     assert reduction.asked["city"].values == ("south", "north")

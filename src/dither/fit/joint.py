@@ -89,7 +89,7 @@ def bit_likelihood(
     )
     log -= log.max(axis=1, keepdims=True)
     np.exp(log, out=log)
-    return np.maximum(log, np.float32(floor))
+    return np.asarray(np.maximum(log, np.float32(floor)))
 
 
 def check_cells(
@@ -210,7 +210,7 @@ class _Passes:
         self.count += 1
         self.log_likelihood = likelihood
         new = matrix * gained
-        return new / new.sum()
+        return np.asarray(new / new.sum())
 
 
 class RowProducts:

@@ -248,7 +248,8 @@ class ProtocolMachine(ABC, Generic[P]):
 
     def plain_parameters(self) -> JsonObject:
         """The parameters as plain values, for a manifest."""
-        return asdict(self.parameters)  # type: ignore[call-overload]
+        plain: JsonObject = asdict(self.parameters)  # type: ignore[call-overload]
+        return plain
 
 
 def check_close(open_plan: Plan | None, tally: RoundTally) -> None:

@@ -33,6 +33,21 @@ from dither.tally import CountTally, tally_from_bytes
 from dither.tally.archive import decoding
 from dither.types import AnyArray, Bytes, Codes, Floats, JsonMapping, JsonObject
 
+
+@dataclass(frozen=True)
+class PriorSettings:
+    """Tuned constants of pooling with an earlier campaign (docs/explanation/limit.md)."""
+
+    # Estimates that agree better than with this probability come from the same reports.
+    same_reports_p: float = 1e-6
+    # Drift, in units of the variance of a difference, beyond which the population has changed
+    # and the earlier campaign is left out.
+    max_drift: float = 0.5
+
+
+SETTINGS = PriorSettings()
+
+
 # Names of the arrays in a state.
 WEIGHTS, COMPONENTS = "prior weights", "prior components"
 EARLIER_TALLY = "earlier tally "
@@ -40,10 +55,6 @@ EARLIER_TALLY = "earlier tally "
 MAX_ROWS = 10**9
 MAX_CLASSES = 10_000
 MAX_TALLIES = 1_000
-# Reports whose estimates agree better than with this probability are taken as the same reports.
-SAME_REPORTS_P = 1e-6
-# Drift, in units of the variance of a difference, beyond which the population has changed.
-MAX_DRIFT = 0.5
 
 
 @dataclass(frozen=True)
@@ -226,9 +237,9 @@ def pooled_answers(
     p_value = float(ndtr((cells - total) / math.sqrt(2.0 * cells)))
     note |= {"drift": drift, "drift_p_value": p_value}
     left_out = ""
-    if drift > MAX_DRIFT:
+    if drift > SETTINGS.max_drift:
         left_out = "people have changed since"
-    elif p_value > 1.0 - SAME_REPORTS_P:
+    elif p_value > 1.0 - SETTINGS.same_reports_p:
         left_out = "its reports are too like those of now to be others'"
     if left_out:
         note |= {"weight": 0.0, "share_of_prior": 0.0, "left_out": left_out}

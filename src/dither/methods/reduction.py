@@ -30,16 +30,26 @@ from dither.schema.rules import Determines
 from dither.tally import CountTally, RoundTally
 from dither.types import Codes, Floats, Integers, JsonObject
 
-# Attributes with more codes are asked in groups, although mechanisms would reach further.
-WIDE = 1024
+
+@dataclass(frozen=True)
+class ReductionSettings:
+    """Tuned constants of schema reduction."""
+
+    # Attributes with more codes are asked in groups, although mechanisms would reach further.
+    wide: int = 1024
+    # Groups of a wide attribute whose schema names none. 64 groups measured the same error.
+    groups: int = 32
+    # Upper limit of the share of participants in the separate round.
+    max_separate: float = 0.5
+    # Share of participants for each determination to learn.
+    learn_share: float = 0.1
+
+
+SETTINGS = ReductionSettings()
+
+
 # No mechanism has more cells.
 MAX_PAIR = LocalHash.most_cells
-# Groups of a wide attribute whose schema names none. 64 groups measured the same error.
-GROUPS = 32
-# Upper limit of the share of participants in the separate round.
-MAX_SEPARATE = 0.5
-# Share of participants for each determination to learn.
-LEARN_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -70,10 +80,10 @@ class Reduction:
             questions = [question(self.schema, [name], epsilon) for name in names]
             alone = dict(zip(names, question_shares(questions, "least-error"), strict=True))
             shares += [((name,), alone[name]) for name in self.wide]
-        shares += [(rule.names, LEARN_SHARE) for rule in self.learnt]
+        shares += [(rule.names, SETTINGS.learn_share) for rule in self.learnt]
         if not shares:
             return []
-        scale = min(1.0, MAX_SEPARATE / math.fsum(share for _, share in shares))
+        scale = min(1.0, SETTINGS.max_separate / math.fsum(share for _, share in shares))
         return [(names, share * scale) for names, share in shares]
 
     def separate_round(self, epsilon: float) -> Plan | None:
@@ -251,9 +261,9 @@ def _wide(attributes: Sequence[Attribute]) -> tuple[str, ...]:
     wide = {a.name for a in attributes if a.groups}
     for name in sorted(widths, key=lambda name: -widths[name]):
         others = max((width for other, width in widths.items() if other != name), default=1)
-        if name not in wide and (widths[name] > WIDE or widths[name] * others > MAX_PAIR):
+        if name not in wide and (widths[name] > SETTINGS.wide or widths[name] * others > MAX_PAIR):
             wide.add(name)
-            widths[name] = GROUPS + 1
+            widths[name] = SETTINGS.groups + 1
     return tuple(a.name for a in attributes if a.name in wide)
 
 
@@ -261,7 +271,7 @@ def with_groups(attribute: Attribute) -> Attribute:
     """The attribute with its stated groups, or with runs of neighbouring values as groups."""
     if attribute.groups:
         return attribute
-    size = math.ceil(attribute.answers / GROUPS)
+    size = math.ceil(attribute.answers / SETTINGS.groups)
     labels = attribute.labels
     groups: list[str] = []
     for start in range(0, attribute.answers, size):

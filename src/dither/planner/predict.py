@@ -114,7 +114,7 @@ def _settled(found: list[dict[int, float]]) -> bool:
     if len(found) < MIN_REPEATS:
         return False
     last = [f[max(f)] for f in found]
-    return float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last))
+    return bool(float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last)))
 
 
 def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:

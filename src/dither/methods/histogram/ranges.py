@@ -57,16 +57,51 @@ from dither.reports import Question
 from dither.schema import Schema
 from dither.types import AnyIntegers, Flags, Floats, Integers, JsonObject
 
+
+@dataclass(frozen=True)
+class RangesSettings:
+    """Tuned constants of the method `ranges` and its density (docs/explanation/histograms.md)."""
+
+    # Price of a degree of freedom. 2 to 3 measured the same on most shapes; less follows noise
+    # if the truth is even.
+    price: float = 2.5
+    # EM steps to the point at which the information is taken.
+    rough_steps: int = 60
+    # Part of an even density in that point, so that no output looks impossible.
+    even_part: float = 0.1
+    # Limit of Newton steps for one penalised fit.
+    newton_steps: int = 60
+    # Of the penalised log-likelihood: a hundredth of the price of one degree of freedom.
+    tolerance: float = 1e-3
+    # Largest change of a cell's logarithm in one step.
+    max_step: float = 4.0
+    # Weight of single cells, relative to the mean diagonal, so that all stay estimable.
+    ridge: float = 1e-3
+    # Sets drawn at the start and kept between the rounds of the search.
+    drawn: int = 1500
+    # Sets in the final design, at least; each with its mirror image.
+    kept: int = 400
+    # The same for each cell.
+    kept_per_cell: int = 7
+    # Sets in use from which each round of the search starts.
+    searched: int = 300
+    # Rounds of the search.
+    rounds: int = 8
+    # Steps of the weights in each round.
+    steps: int = 12
+    # Steps of the weights of the final design; half as many before its sets are chosen.
+    last_steps: int = 80
+    # Exponent of a multiplicative step, as in `smart`.
+    step: float = 0.7
+
+
+SETTINGS = RangesSettings()
+
+
 _STRONG = (1e6, 1e5, 1e4)  # an even density, or an exponential one, and hardly anything else
 # Strengths of the penalties on first and on second differences.
 _FIRST = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
 _SECOND = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-_PRICE = 2.5  # of a degree of freedom; 2 to 3 measured alike on most shapes, less follows noise where the truth is even
-_ROUGH_STEPS = 60  # of EM, for the point at which the information is taken
-_EVEN_PART = 0.1  # of an even density in that point, so that no output looks impossible
-_NEWTON = 60
-_ENOUGH = 1e-3  # of the penalised log-likelihood: a hundredth of what one degree of freedom counts
-_LONGEST = 4.0  # a step changes no cell's logarithm by more
 
 
 def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Floats:
@@ -92,14 +127,16 @@ def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Flo
 
 
 def rough_shares(
-    chances: Floats, outputs: Floats, widths: Floats, steps: int = _ROUGH_STEPS
+    chances: Floats, outputs: Floats, widths: Floats, steps: int = SETTINGS.rough_steps
 ) -> Floats:
     """A few steps of EM from an even density, with a little of that density left in it."""
     even = widths / widths.sum()
     shares, total = even, outputs.sum()
     for _ in range(steps):
         shares = shares * (chances.T @ (outputs / (chances @ shares))) / total
-    return np.asarray((1 - _EVEN_PART) * shares + _EVEN_PART * even, dtype=np.float64)
+    return np.asarray(
+        (1 - SETTINGS.even_part) * shares + SETTINGS.even_part * even, dtype=np.float64
+    )
 
 
 @dataclass(frozen=True)
@@ -153,14 +190,14 @@ class Evidence:
         """The most likely density under a penalty, by Newton's method with the expected curvature, damped where needed."""
         penalty = strength * differences.T @ differences
         now, damping = self._loss(logs, penalty), 1e-6
-        for _ in range(_NEWTON):
+        for _ in range(SETTINGS.newton_steps):
             curvature, pull = self._local(logs, penalty)
             scale = float(np.trace(curvature)) / len(logs)
             for _ in range(12):
                 step = np.linalg.solve(
                     curvature + (damping + 1e-9) * scale * np.eye(len(logs)), pull
                 )
-                step *= min(1.0, _LONGEST / max(float(np.abs(step).max()), 1e-300))
+                step *= min(1.0, SETTINGS.max_step / max(float(np.abs(step).max()), 1e-300))
                 ahead = self._loss(logs + step, penalty)
                 if ahead <= now:
                     break
@@ -170,7 +207,7 @@ class Evidence:
             logs, gained, now = logs + step, now - ahead, ahead
             logs = logs - logs.max()
             damping = max(damping / 4, 1e-9)
-            if gained < _ENOUGH:
+            if gained < SETTINGS.tolerance:
                 break
         return _DensityFit(self._shares(logs), logs, self._criterion(logs, penalty))
 
@@ -197,20 +234,11 @@ class Evidence:
         scale = 1e-9 * float(np.trace(curvature)) / len(logs)
         freedom = float(np.trace(np.linalg.solve(curvature + scale * np.eye(len(logs)), known)))
         miss = self.estimate - shares
-        return float(self.reports * miss @ self.information @ miss) + _PRICE * freedom
+        return float(self.reports * miss @ self.information @ miss) + SETTINGS.price * freedom
 
 
 MAX_CELLS = 256
 MIN_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
-_RIDGE = 1e-3  # of the mean diagonal: single cells matter a little too, so that all of them stay estimable
-_DRAWN = 1500  # sets to choose from
-_KEPT, _KEPT_PER_CELL = (
-    400,
-    7,
-)  # how many of them are asked through in the end, at least; each with its mirror image
-_SEARCHED = 300
-_ROUNDS, _STEPS, _LAST_STEPS = 8, 12, 80
-_STEP = 0.7  # exponent of a multiplicative step, as in `smart`
 _ROOT = np.sqrt(2.0)
 
 
@@ -302,7 +330,7 @@ class _Mirrored:
                 for part, pull in zip(parts, pulls, strict=True)
             )
             now = sum(float(np.trace(g @ i)) for g, i in zip(self.grams, inverses, strict=True))
-            chances = self.balance(chances * (gain / now) ** _STEP, parts[0])
+            chances = self.balance(chances * (gain / now) ** SETTINGS.step, parts[0])
         return chances, (pulls[0], pulls[1])
 
 
@@ -310,23 +338,23 @@ def _optimise_intervals(cells: int, epsilon: float) -> Design:
     """The sets for an even number of cells and how often each is used: drawn along the workload at first, then searched for."""
     ratio, rng = float(np.exp(epsilon)), np.random.default_rng(cells)
     gram = interval_gram(cells)
-    gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
+    gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
     half = cells // 2
     same, across = gram[:half, :half], gram[:half, : half - 1 : -1]
     problem = _Mirrored(cells, ratio, (same + across, same - across))
     sets = _first_sets(cells, ratio, rng)
     chances = np.full(len(sets), 1 / len(sets))
-    for _ in range(_ROUNDS):
-        chances, pulls = problem.improve(sets, chances, _STEPS)
+    for _ in range(SETTINGS.rounds):
+        chances, pulls = problem.improve(sets, chances, SETTINGS.steps)
         found = _one_of_each(_search(problem, sets, chances, pulls, rng))
-        sets, chances = _most_used(sets, chances, _DRAWN)
+        sets, chances = _most_used(sets, chances, SETTINGS.drawn)
         fresh = found[~_known(sets, found)]
         if len(fresh):
             sets = np.concatenate([sets, fresh])
             chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
-    chances, _ = problem.improve(sets, chances, _LAST_STEPS // 2)
-    sets, chances = _most_used(sets, chances, max(_KEPT, _KEPT_PER_CELL * cells))
-    chances, _ = problem.improve(sets, chances, _LAST_STEPS)
+    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps // 2)
+    sets, chances = _most_used(sets, chances, max(SETTINGS.kept, SETTINGS.kept_per_cell * cells))
+    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps)
     return _both(sets, chances, ratio)
 
 
@@ -343,9 +371,11 @@ def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
     """Intervals of fitting lengths, single cells, and random sets along the workload."""
     middle = 1 / (1 + ratio**0.5)
     values, vectors = np.linalg.eigh(interval_gram(cells))
-    scores = rng.normal(size=(_DRAWN, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+    scores = (
+        rng.normal(size=(SETTINGS.drawn, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+    )
     sizes = np.maximum(
-        1, np.round(np.clip(rng.normal(middle, 0.1, _DRAWN), 1 / cells, 0.6) * cells)
+        1, np.round(np.clip(rng.normal(middle, 0.1, SETTINGS.drawn), 1 / cells, 0.6) * cells)
     )
     drawn = scores.argsort(axis=1).argsort(axis=1) >= cells - sizes[:, None]
     lengths = {max(1, round(cells * (middle + more))) for more in np.linspace(-0.15, 0.1, 8)}
@@ -385,7 +415,9 @@ def _search(
     )
     root = np.sqrt(chances)
     price = np.linalg.lstsq(symmetric * root[:, None], gain * root, rcond=None)[0] / _ROOT
-    tried = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    tried = sets[
+        rng.choice(len(sets), size=min(SETTINGS.searched, len(sets)), replace=False)
+    ].copy()
     ones = np.ones(problem.cells)
     whole_price = np.concatenate([price, price[::-1]])
     return fresh_sets(tried, problem.join(*pulls), whole_price, problem.ratio, ones, rng)
