@@ -1,4 +1,4 @@
-"""The method `ranges`: its design against brute force, its exact guarantee, its kept design, and its ranges."""
+"""The method `ranges`: its design against brute force, its exact guarantee, its kept design, and its density."""
 
 from __future__ import annotations
 

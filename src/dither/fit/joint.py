@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice
 from dither.errors import ParameterError
@@ -473,8 +475,6 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
 
 def _quietly(model: Any, design: Floats, target: Floats) -> Floats:
     """The coefficients; the design is singular, so a remark that the fit may not have converged says nothing new."""
-    import warnings
-
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -776,8 +776,6 @@ def estimate_joints(
     progress: Progress | None = None,
 ) -> list[JointEstimate]:
     """Many joints, in the order asked, two or more at a time; the results do not depend on how many run at once."""
-    from threadpoolctl import threadpool_limits
-
     options = {"features": features, "tolerance": tolerance, "steps": steps, "printed": printed}
     work = partial(estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them

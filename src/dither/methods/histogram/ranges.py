@@ -30,6 +30,7 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
@@ -110,8 +111,6 @@ def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Flo
     `chances` has the chance of each output (rows) in each cell (columns), `outputs` how often each was reported, `widths` how wide
     the cells are on the line.
     """
-    from threadpoolctl import threadpool_limits
-
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         evidence = Evidence.of(chances, np.asarray(outputs, np.float64), widths)
         fits = [
@@ -249,8 +248,6 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
     Beyond epsilon 12 nothing is left to gain, and less is spent than asked. On one computer the same cells and epsilon give the
     same strategy; whoever needs it elsewhere keeps its whole numbers (`ProtocolMachine.design`).
     """
-    from threadpoolctl import threadpool_limits
-
     check_whole("cells", cells, 2, MAX_CELLS)
     spent = min(check_epsilon(epsilon), MAX_EPSILON)
     if spent < MIN_EPSILON:

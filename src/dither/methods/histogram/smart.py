@@ -26,6 +26,7 @@ from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice
 from dither.errors import PrivacyError, ReportError
@@ -256,8 +257,6 @@ def optimise(
 
     `counts_for` is c; `start` is an earlier design of similar queries, to go on from.
     """
-    from threadpoolctl import threadpool_limits
-
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         return _optimise(workload, epsilon, counts_for, start, search)
 
