@@ -111,7 +111,7 @@ def campaign(
 ) -> BayesNetwork:
     """One campaign over these rows."""
     asked = Campaign(table.schema, epsilon, len(codes), SEED + seed)
-    machine = BayesNetwork.start(asked, BayesNetParameters(**parameters))
+    machine = BayesNetwork(asked, BayesNetParameters(**parameters))
     simulate(machine, codes, np.random.default_rng([SEED, seed]))
     return machine
 
@@ -125,7 +125,7 @@ def collect(source: Source, dataset: str, f: float, seed: int) -> BayesNetwork:
 
 def again(machine: BayesNetwork, **parameters: Any) -> BayesNetwork:
     """The same reports, to be learnt with other parameters."""
-    other = BayesNetwork.start(
+    other = BayesNetwork(
         machine.campaign,
         BayesNetParameters(plan="split", flip=machine.parameters.flip, **parameters),
     )
@@ -304,7 +304,7 @@ def plans(source: Source, dataset: str, epsilon: float, seed: int, method: str) 
         model = exact_product(table)
     elif method == "independent":
         asked = Campaign(table.schema, epsilon, len(table.codes), SEED)
-        alone = IndependentProtocol.start(asked, IndependentParameters())
+        alone = IndependentProtocol(asked, IndependentParameters())
         simulate(alone, table.codes, np.random.default_rng([SEED, seed]))
         model = alone.model()
     else:

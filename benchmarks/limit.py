@@ -25,8 +25,8 @@ from dither.datasets import generate_network
 from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
 from dither.lab.harness import Bench, Chart, Size, Study
-from dither.methods import ProtocolMachine, start
-from dither.methods.prior import PublicRows, give_prior
+from dither.methods import MethodRun, start
+from dither.methods.prior import PublicRows
 from dither.planner import population_of, predict
 from dither.planner.predict import MAX_PUBLIC_ROWS
 from dither.schema import Schema
@@ -94,7 +94,7 @@ def population(
 @lru_cache(maxsize=2)
 def collected(
     name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
-) -> ProtocolMachine[Any]:
+) -> MethodRun:
     """A campaign with all its reports in. Generated tables are asked pairs, come what may: it is their fits that are compared."""
     table, _ = population(name, people, seed, data_dir)
     parameters = {"screen": "never"} if name in NETWORKS else {}
@@ -229,10 +229,10 @@ def with_prior(
     )  # the fit to the reports is the same for all priors, and is kept
     _, near = population(name, people, seed, data_dir)
     rows = public_rows(kind, near, tuple(machine.campaign.schema.cardinalities))
-    again = copy(machine)
-    vars(again).pop("_blend", None)
+    again = MethodRun(copy(machine.machine))
+    vars(again.machine).pop("_blend", None)
     begin = time.process_time()
-    give_prior(again, PublicRows(np.ascontiguousarray(rows, dtype=np.int32), kind, ""))
+    again.give_prior(PublicRows(np.ascontiguousarray(rows, dtype=np.int32), kind, ""))
     model = again.model()
     seconds = time.process_time() - begin
     found = compared(
@@ -287,9 +287,9 @@ def forecast_checked(
     table = tables.load("Adult", data_dir)
     machine = collected("Adult", participants, epsilon, seed, data_dir)
     real_alone = evaluate_model(machine.model(), table.codes, (2,), 105)[2].tvd
-    again = copy(machine)
-    vars(again).pop("_blend", None)
-    give_prior(again, PublicRows(public_third(data_dir), RANDOM, ""))
+    again = MethodRun(copy(machine.machine))
+    vars(again.machine).pop("_blend", None)
+    again.give_prior(PublicRows(public_third(data_dir), RANDOM, ""))
     real = evaluate_model(again.model(), table.codes, (2,), 105)[2].tvd
     return {
         "predicted": known,

@@ -119,7 +119,7 @@ class Source:
 def collect(source: Source, dataset: str, f: float, seed: int, training: bool = False) -> LoPub:
     """One simulated round; the epsilon asked is whatever the flip probability costs."""
     people = source.halves(dataset)[0] if training else source.table(dataset).codes
-    machine = LoPub.start(
+    machine = LoPub(
         Campaign(source.table(dataset).schema, 1e6, len(people), SEED), LoPubParameters(flip=f)
     )
     simulate(machine, people, np.random.default_rng([SEED, round(1000 * f), seed]))
@@ -234,7 +234,7 @@ def learn(source: Source, dataset: str, f: float, seed: int, method: str) -> LoP
     """A machine that has the reports of the training rows."""
     shared = collect(source, dataset, f, seed, training=True)
     parameters = LoPubParameters(flip=f, max_clique_cells=source.extent.cells, **MODELS[method])
-    machine = LoPub.start(shared.campaign, parameters)
+    machine = LoPub(shared.campaign, parameters)
     machine.close(shared._closed[0])
     return machine
 

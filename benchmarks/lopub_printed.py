@@ -116,7 +116,7 @@ def joints_as_printed(
     table = load(dataset)
     bits, hashes = FILTERS[dataset]
     parameters = LoPubParameters(flip=f, encoding="bloom", bits=bits, hashes=hashes)
-    machine = LoPub.start(Campaign(table.schema, 1e6, len(table.codes)), parameters)
+    machine = LoPub(Campaign(table.schema, 1e6, len(table.codes)), parameters)
     simulate(machine, table.codes, np.random.default_rng([SEED, seed]))
     rng = np.random.default_rng([SEED, k])
     every = attribute_sets(len(table.schema), k, 10**6, rng)

@@ -19,7 +19,7 @@ from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
 from dither.lab.harness import Bench, Chart, Size, Study
 from dither.lab.harness.process import peak_megabytes, run_isolated
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.simulate import simulate
 
 PEOPLE = {"Adult": 1_500_000, "NLTCS": 1_000_000}
@@ -71,7 +71,7 @@ def errors(
 
 def collected(
     method: str, table: Table, epsilon: float, seed: int
-) -> tuple[ProtocolMachine[Any], np.random.Generator]:
+) -> tuple[MethodRun, np.random.Generator]:
     """A campaign of a method with all its reports in, and its random numbers."""
     name, parameters = ("mixture", {"edges": "none"}) if method == NO_EDGES else (method, {})
     machine = start(name, table.schema, epsilon, len(table.codes), parameters, seed=seed)

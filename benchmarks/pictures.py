@@ -56,7 +56,7 @@ def stopping() -> str:
 
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
     rng, n = np.random.default_rng(1), 150_000
-    machine = MixtureProtocol.start(
+    machine = MixtureProtocol(
         Campaign(network.schema, 1.0, n, 0), MixtureParameters(screen="never")
     )
     simulate(machine, network.sample_codes(n, rng), rng)

@@ -55,26 +55,24 @@ SWEEPS: dict[str, tuple[float, ...]] = {
 }
 Start = Callable[[Campaign], ProtocolMachine]
 METHODS: dict[str, Start] = {
-    "privincr": lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters()),
-    "privincr, fit=paper": lambda c: privincr.PrivIncr.start(
-        c, privincr.PrivIncrParameters(fit="paper")
-    ),
-    "privincr, as printed": lambda c: privincr.PrivIncr.start(
+    "privincr": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters()),
+    "privincr, fit=paper": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters(fit="paper")),
+    "privincr, as printed": lambda c: privincr.PrivIncr(
         c,
         privincr.PrivIncrParameters(rounds=6, **AS_PRINTED),  # type: ignore[arg-type]
     ),
-    "noincremental": lambda c: privincr.NoIncremental.start(c, privincr.NoIncrementalParameters()),
-    "noincremental, as printed": lambda c: privincr.NoIncremental.start(
+    "noincremental": lambda c: privincr.NoIncremental(c, privincr.NoIncrementalParameters()),
+    "noincremental, as printed": lambda c: privincr.NoIncremental(
         c,
         privincr.NoIncrementalParameters(**AS_PRINTED),  # type: ignore[arg-type]
     ),
-    LOPUB: lambda c: lopub.LoPub.start(c, lopub.LoPubParameters()),
-    "calm": lambda c: calm.Calm.start(c, calm.CalmParameters()),
-    "fourier": lambda c: fourier.Fourier.start(c, fourier.FourierParameters()),
-    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork.start(
+    LOPUB: lambda c: lopub.LoPub(c, lopub.LoPubParameters()),
+    "calm": lambda c: calm.Calm(c, calm.CalmParameters()),
+    "fourier": lambda c: fourier.Fourier(c, fourier.FourierParameters()),
+    "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork(
         c, bayesnet.BayesNetParameters(plan="sample")
     ),
-    "independent": lambda c: independent.IndependentProtocol.start(
+    "independent": lambda c: independent.IndependentProtocol(
         c, independent.IndependentParameters()
     ),
 }
@@ -191,7 +189,7 @@ def measure_sweep(
     if printed:
         given["threshold"] = "paper"
     _, model, seconds = run_method(
-        lambda c: privincr.PrivIncr.start(c, privincr.PrivIncrParameters(**given)),
+        lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters(**given)),
         table,
         epsilon,
         seed,

@@ -35,7 +35,7 @@ def grids() -> tuple[tuple[list[str], list[str]], list[tuple[str, np.ndarray]]]:
     people = np.asfortranarray(codes[rng.integers(0, len(codes), PEOPLE)])
     machine = start("mixture", schema, EPSILON, PEOPLE, seed=SEED)
     simulate(machine, people, rng)
-    asked = machine._closed[-1]
+    asked = machine.closed[-1]
     number = next(i for i, q in enumerate(asked.plan.questions) if set(q.attributes) == set(PAIR))
     question = asked.plan.questions[number]
     shape = [schema[n].cardinality for n in question.attributes]

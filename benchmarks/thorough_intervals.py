@@ -57,9 +57,9 @@ def thorough_coverage(
     truth = population(table, data_dir)
     machine = start("mixture", truth.schema, epsilon, participants, {"effort": "thorough"}, seed)
     redraw(machine, truth, np.random.default_rng([seed, 1]))
-    if not isinstance(machine, MixtureProtocol):
+    if not isinstance(machine.machine, MixtureProtocol):
         raise NotAvailable(f"{table} is asked in groups")
-    draws = posterior_draws(machine)
+    draws = posterior_draws(machine.machine)
     refits = prepare_bootstrap(machine, replicates=replicates, seed=seed)
     out: list[dict[str, Any]] = []
     for scatter, found in ((REPLICATES, refits), (DRAWS, replace(refits, replicates=tuple(draws)))):

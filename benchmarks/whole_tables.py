@@ -18,10 +18,10 @@ from benchmarks.mixture import PEOPLE, population, truth
 from dither.datasets.generated import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import fit_mixture
-from dither.fit.mixture.set_tables import set_targets
+from dither.fit.mixture.set_fit import set_targets
 from dither.fit.mixture.targets import pair_targets
 from dither.lab.harness import Bench, Chart, Size, Study
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.methods.mixture.machine import as_model
 from dither.release.replicates import redraw
 from dither.simulate import simulate
@@ -37,7 +37,7 @@ TITLES = {w: f"{w}-way error of whole tables over that of pairs alone" for w in 
 Truth = list[tuple[list[str], np.ndarray]]
 
 
-def both_fits(machine: ProtocolMachine, truths: dict[int, Truth], seed: int) -> dict[str, float]:
+def both_fits(machine: MethodRun, truths: dict[int, Truth], seed: int) -> dict[str, float]:
     """Errors and CPU seconds of both fits to the same reports, and their ratios (below 1: whole tables are better)."""
     schema, answers = machine.campaign.schema, answers_of(machine.counted)
     if not any(len(answer.question.attributes) > 2 for answer in answers):

@@ -329,7 +329,7 @@ def collect(
             "consumers are named on their own, not among the parameters", where="consumers"
         )
     given = {**(parameters or {}), "consumers": consumers_to_text(consumers)}
-    machine = start(method, schema, epsilon, len(people), given)
+    machine = start(method, schema, epsilon, len(people), given).machine
     assert isinstance(machine, HistogramMachine)
     cell_of = {
         attribute.name: mapping(partition, Partition(attribute.edges)) for attribute in schema
@@ -361,7 +361,7 @@ def _collect_mean(
     """The finished machine of the method `mean`, driven over numbers that lie in [low, high]."""
     machine = start(
         "mean", Mean.schema_of("a number", low, high), epsilon, len(numbers), parameters
-    )
+    ).machine
     assert isinstance(machine, Mean)
     drive(machine, NumberPeople(numbers, low, high, rng), rng, path=path)
     return machine

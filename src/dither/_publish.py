@@ -15,7 +15,6 @@ from dither.errors import ParameterError
 from dither.methods import DEFAULT, jtree_nonprivate, start
 from dither.methods import method as find_method
 from dither.methods.machine import build_parameters
-from dither.methods.prior import give_prior
 from dither.notice import Notice
 from dither.progress import followed
 from dither.randomness import generator, public_seed
@@ -180,7 +179,7 @@ def publish_table(
         run.holdout,
     )
     if prior is not None:
-        give_prior(machine, prior)
+        machine.give_prior(prior)
     if machine.plan() is None:
         raise ParameterError(
             f"method {run.method!r} asks no question, so there is nothing to publish",

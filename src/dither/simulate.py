@@ -16,7 +16,7 @@ from dither.checks import check_choice
 from dither.errors import ParameterError, PrivacyError, TooFewAnswers
 from dither.fit.project import apportion
 from dither.mechanisms import PackedReports, kernels
-from dither.methods import ProtocolMachine
+from dither.methods import Campaign
 from dither.randomness import RandomStream
 from dither.reports import Plan, Question
 from dither.schema import Schema
@@ -28,6 +28,18 @@ Path = Literal["counts", "reports"]
 PATHS: tuple[Path, ...] = ("counts", "reports")
 
 _BLOCK = 1 << 16
+
+
+class Rounds(Protocol):
+    """A `MethodRun`, or a `ProtocolMachine` without reduction and hold-out."""
+
+    campaign: Campaign
+
+    def plan(self) -> Plan | None:
+        """The open round; None when finished."""
+
+    def close(self, tally: RoundTally) -> None:
+        """Close the open round with its tally and open the next."""
 
 
 class _Group(Protocol):
@@ -180,7 +192,7 @@ def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers
 
 
 def simulate(
-    machine: ProtocolMachine,
+    machine: Rounds,
     codes: Codes,
     rng: np.random.Generator,
     *,
@@ -202,7 +214,7 @@ def simulate(
 
 
 def drive(
-    machine: ProtocolMachine,
+    machine: Rounds,
     people: People,
     rng: np.random.Generator,
     *,

@@ -185,7 +185,7 @@ def test_heaps_are_seen_wherever_they_are(value: float) -> None:
     assert cells is not None
     assert late.heaping(cells) > 0.7
     object.__setattr__(cells, "smoothed", np.diff(cells.partition.edges) / 100)
-    assert late.heaping(cells) == late.MIN_HEAPING
+    assert late.heaping(cells) == late.SETTINGS.min_heaping
 
 
 def test_a_line_through_cells_of_all_widths_is_off_no_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +12,6 @@ from scipy.optimize import minimize
 
 import dither
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.fit import density
 from dither.mechanisms import kernels
 from dither.methods import restore, start
 from dither.methods.histogram import ranges
@@ -113,14 +113,14 @@ def test_strong_smoothing_is_there_for_what_is_even() -> None:
     for _ in range(12):
         outputs = kernels.simulate(strategy, counts, rng)
         ours += square_errors(
-            density.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
+            ranges.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
         )
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(density, "_FIRST", density._FIRST[3:])
-            patch.setattr(density, "_SECOND", density._SECOND[3:])
-            patch.setattr(density, "_PRICE", 2.0)
+            patch.setattr(ranges, "_FIRST", ranges._FIRST[3:])
+            patch.setattr(ranges, "_SECOND", ranges._SECOND[3:])
+            patch.setattr(ranges, "SETTINGS", replace(ranges.SETTINGS, price=2.0))
             theirs += square_errors(
-                density.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
+                ranges.likely_density(strategy.probability_table, outputs, np.ones(32)), truth
             )
     assert ours < 0.6 * theirs
 
@@ -154,7 +154,7 @@ def test_a_fit_is_the_best_under_its_penalty() -> None:
     """Newton's method against a general optimiser on the same loss."""
     strategy = interval_strategy(16, 2.0)
     outputs = kernels.simulate(strategy, np.arange(16) * 40, np.random.default_rng(1)).astype(float)
-    evidence = density.Evidence.of(strategy.probability_table, outputs, np.array([1.0, 2.0] * 8))
+    evidence = ranges.Evidence.of(strategy.probability_table, outputs, np.array([1.0, 2.0] * 8))
     differences = evidence._differences[0]
     fit = evidence.fit(differences, 3.0, np.zeros(16))
     penalty = 3.0 * differences.T @ differences
@@ -181,10 +181,10 @@ def test_smoothing_is_chosen_by_the_data(shape: str) -> None:
     ours = theirs = 0.0
     for _ in range(12):
         outputs = kernels.simulate(strategy, counts, rng)
-        likely = density.likely_density(chances, outputs, np.ones(32))
+        likely = ranges.likely_density(chances, outputs, np.ones(32))
         assert likely.sum() == pytest.approx(1)
         assert likely.min() > 0
-        plain = density.rough_shares(chances, outputs.astype(float), np.ones(32), steps=600)
+        plain = ranges.rough_shares(chances, outputs.astype(float), np.ones(32), steps=600)
         ours += square_errors(likely, truth)
         theirs += square_errors((plain - 0.1 / 32) / 0.9, truth)
     assert ours < {"even": 0.6, "tail": 0.9, "spike": 1.5}[shape] * theirs

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from dither._histogram import collect
 from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, kernels, mechanism
-from dither.methods import ProtocolMachine, restore, start
+from dither.methods import MethodRun, restore, start
 from dither.methods.histogram.consumer import read_consumers, union
 from dither.methods.histogram.estimates import OutputCells, variance_by_type
 from dither.methods.histogram.machine import Smart, SmartParameters, consumers_to_text
@@ -165,14 +165,14 @@ def test_a_collection_by_a_strategy_is_saved_and_restored() -> None:
     assert machine.mechanisms == ("strategy",)
     codes = np.random.default_rng(0).integers(0, 13, (5_000, 1)).astype(np.int32)
     simulate(machine, codes, np.random.default_rng(1))
-    again = restore(machine.state())
+    again = restore(MethodRun(machine).state()).machine
     assert isinstance(again, Smart)
     assert again.epsilon == machine.epsilon <= 1.0
     for found, kept in zip(again.answer().counts, machine.answer().counts, strict=True):
         assert np.array_equal(found, kept)
 
 
-def _smart() -> ProtocolMachine:
+def _smart() -> MethodRun:
     consumers = read_consumers([3, 4], 0.0, 60.0)
     schema = Smart.schema_of("minutes", consumers, 0.0, 60.0)
     return start(
@@ -201,7 +201,7 @@ def test_a_restored_machine_asks_the_very_design_that_was_kept(
     for either in (machine, again):
         either.close(tally)
     assert again.state() == machine.state()
-    first, second = machine.core, restore(again.state()).core
+    first, second = machine.machine, restore(again.state()).machine
     assert isinstance(first, Smart)
     assert isinstance(second, Smart)
     np.testing.assert_array_equal(first.answer().counts[0], second.answer().counts[0])
@@ -209,7 +209,7 @@ def test_a_restored_machine_asks_the_very_design_that_was_kept(
 
 @pytest.mark.parametrize("wrong", ["epsilon", "cells", "consumers", "weights", "nothing"])
 def test_a_design_that_does_not_fit_is_refused(wrong: str) -> None:
-    machine = _smart().core
+    machine = _smart().machine
     assert isinstance(machine, Smart)
     design = machine.design()
     assert design is not None

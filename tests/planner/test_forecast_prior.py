@@ -16,7 +16,7 @@ from dither.cli import run
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import tvd
 from dither.methods import start
-from dither.methods.prior import PublicRows, give_prior
+from dither.methods.prior import PublicRows
 from dither.planner import Prediction, population_of, predict, reference_population
 from dither.planner.forecasting import advice, warnings
 from dither.schema import Attribute, Schema
@@ -79,9 +79,8 @@ def test_what_is_predicted_is_what_a_campaign_with_a_table_of_that_size_gives() 
         people = PEOPLE.sample(100_000, np.random.default_rng([seed, 5]))
         machine = start("mixture", SCHEMA, 2.0, len(people), seed=seed)
         simulate(machine, people, np.random.default_rng([seed, 6]))
-        give_prior(
-            machine,
-            PublicRows(PEOPLE.sample(len(CODES), np.random.default_rng([seed, 7])), "p", ""),
+        machine.give_prior(
+            PublicRows(PEOPLE.sample(len(CODES), np.random.default_rng([seed, 7])), "p", "")
         )
         fitted = machine.model()
         found.append(np.mean([tvd(PEOPLE.marginal(pair), fitted.marginal(pair)) for pair in PAIRS]))

@@ -35,8 +35,8 @@ from dither.mechanisms import (
     mechanism,
 )
 from dither.methods import start
-from dither.methods.earlier import ARRAY
-from dither.methods.machine import tallies_in
+from dither.methods.prior import EARLIER_TALLY
+from dither.methods.run import tallies_in
 from dither.notice import shown_epsilon
 from dither.release.amplification import Bound, central_guarantee, crowds, worst_bound
 from dither.release.call import Call
@@ -345,7 +345,7 @@ def earlier_tallies(release: dither.Release) -> list[CountTally]:
     found = [
         tally_from_bytes(array.tobytes())
         for name, array in arrays.items()
-        if name.startswith(ARRAY)
+        if name.startswith(EARLIER_TALLY)
     ]
     return [tally for tally in found if isinstance(tally, CountTally)]
 

@@ -27,7 +27,7 @@ from dither.mechanisms import (
     kernels,
     mechanism,
 )
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.release import Release
 from dither.release.call import Call
 from dither.release.manipulation import manipulation_notes, set_bound
@@ -63,13 +63,13 @@ CODES = honest_codes()
 
 def machine(
     method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0
-) -> ProtocolMachine:
+) -> MethodRun:
     return start(method, SCHEMA, epsilon, HONEST, parameters, 3, holdout)
 
 
 def honest_run(
     method: str, epsilon: float, parameters: dict[str, Any], holdout: float = 0.0
-) -> ProtocolMachine:
+) -> MethodRun:
     made = machine(method, epsilon, parameters, holdout)
     simulate(made, CODES, np.random.default_rng(5))
     return made
@@ -116,13 +116,13 @@ def forged(asked: Mechanism, targets: list[int], *, support: bool) -> list[bytes
 
 
 def attacked(
-    made: ProtocolMachine,
-    fresh: ProtocolMachine,
+    made: MethodRun,
+    fresh: MethodRun,
     round_: int,
     question: int,
     report: bytes,
     liars: int,
-) -> ProtocolMachine:
+) -> MethodRun:
     """The same campaign with forged reports in one question, closed by a machine of its own."""
     rows = PackedReports(np.tile(np.frombuffer(report, np.uint8), (liars, 1)))
     for number, tally in enumerate(made.tallies):
@@ -134,7 +134,7 @@ def attacked(
     return fresh
 
 
-def release_of(made: ProtocolMachine, participation: str = "open") -> Release:
+def release_of(made: MethodRun, participation: str = "open") -> Release:
     call = Call(made.campaign.epsilon, made.method, rows=10, participation=participation)
     people = sum(tally.participants for tally in made.tallies)
     return Release.from_machine(
@@ -142,9 +142,9 @@ def release_of(made: ProtocolMachine, participation: str = "open") -> Release:
     )
 
 
-def earlier_claim(made: ProtocolMachine, name: str, share: float) -> float:
+def earlier_claim(made: MethodRun, name: str, share: float) -> float:
     """What releases claimed of any campaign: the same share of forgers in every question, pooled."""
-    answers = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
+    answers = [a for a in answers_of(made.machine.counted) if name in a.question.attributes]
     kept = SCHEMA[name].cardinality
     weights = np.array([precision(a.question.mechanism, kept, a.n) for a in answers])
     ranges = np.array(
@@ -361,7 +361,7 @@ def run(
     forge: Callable[[Plan], Iterable[tuple[int, bytes, int]]],
     parameters: dict[str, Any] | None = None,
     epsilon: float = 1.0,
-) -> tuple[ProtocolMachine, int]:
+) -> tuple[MethodRun, int]:
     """A campaign with honest people and forged reports; the honest noise depends on the question alone.
 
     `forge` gives for a plan the questions, the report to each and how often it is sent.
@@ -426,11 +426,9 @@ def test_the_bound_covers_ranges_and_means() -> None:
     assert moved > 5 * earlier_open_claim(after, schema, "age", total)
 
 
-def earlier_open_claim(
-    made: ProtocolMachine, schema: Schema, name: str, participants: int
-) -> float:
+def earlier_open_claim(made: MethodRun, schema: Schema, name: str, participants: int) -> float:
     """The claim for single values of an attribute that one question is about."""
-    [answer] = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
+    [answer] = [a for a in answers_of(made.machine.counted) if name in a.question.attributes]
     least, most = answer.question.mechanism.forged_range(1)
     figures = pool(schema, [answer], [name]).frequencies
     worst = max(most - figures.min(), most - least + figures.max() - figures.min())
@@ -485,9 +483,9 @@ def test_holders_of_issued_tokens_can_wait_for_a_round_that_asks_about_the_targe
     assert moved > 1.1 * earlier_spread_claim(after, schema, "x0")
 
 
-def earlier_spread_claim(made: ProtocolMachine, schema: Schema, name: str) -> float:
+def earlier_spread_claim(made: MethodRun, schema: Schema, name: str) -> float:
     """The claim for single values with one per cent of forgers in every question, pooled."""
-    answers = [a for a in answers_of(made.core.counted) if name in a.question.attributes]
+    answers = [a for a in answers_of(made.machine.counted) if name in a.question.attributes]
     kept = schema[name].cardinality
     weights = np.array([precision(a.question.mechanism, kept, a.n) for a in answers])
     ranges = np.array(
@@ -596,7 +594,7 @@ def test_no_bound_is_stated_for_attributes_tied_by_rules(method: str) -> None:
     before, _ = run(schema, method, codes, no_one)
     moved = worst_set(*(made.model().marginal(["job"]) for made in (after, before)))
     # Without any forged answer about it, and beyond what was claimed of it.
-    assert moved > earlier_open_claim(after.core, schema, "job", total)
+    assert moved > earlier_open_claim(after, schema, "job", total)
 
 
 # Where it is said.

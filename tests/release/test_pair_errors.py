@@ -83,7 +83,7 @@ def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
     from dither.fit import answers_of
     from dither.fit.pool import pool
-    from dither.methods.holdout import fitted_tallies
+    from dither.methods import fitted_tallies
 
     runs = [collected("calm", seed=seed) for seed in range(30)]
     pair = ("a", "b")

@@ -299,7 +299,7 @@ OPEN_SEEDS = {
     "dither.planner.predict.predict": "imagined people",
     "dither.planner.population.population_of": "imagined people",
     "dither.planner.population.reference_population": "imagined people",
-    "dither.methods.registry.start": "a method's own choices, all of them published",
+    "dither.methods.run.start": "a method's own choices, all of them published",
     "dither.methods.machine.Campaign": "a method's own choices, all of them published",
     "dither.mechanisms.bloom.BloomRappor": "hash functions, part of the public plan",
     "dither.mechanisms.bloom.BloomRappor.for_flip": "hash functions, part of the public plan",

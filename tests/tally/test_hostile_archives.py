@@ -24,8 +24,7 @@ from dither.fit.junction_tree import independent_tree
 from dither.fit.mixture.model import Mixture
 from dither.fit.model import Independent
 from dither.fit.ruled import Ruled
-from dither.methods import restore
-from dither.methods.registry import start
+from dither.methods import restore, start
 from dither.release.replicates import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines

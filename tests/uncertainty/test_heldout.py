@@ -17,7 +17,6 @@ from dither.errors import ParameterError
 from dither.fit import AnswerCounts, Independent
 from dither.mechanisms import kernels
 from dither.methods import restore, start
-from dither.methods.holdout import HoldOut
 from dither.randomness import RandomStream
 from dither.release.heldout import (
     INFORMATIVE,
@@ -123,12 +122,12 @@ def test_verdicts(network: Network) -> None:
 @pytest.mark.slow
 def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     codes = network.sample_codes(30_000, np.random.default_rng(1))
-    outer = HoldOut(start("mixture", network.schema, 4.0, len(codes), {"total": 40}, 1), 0.1)
+    outer = start("mixture", network.schema, 4.0, len(codes), {"total": 40}, 1, holdout=0.1)
     plans = simulate(outer, codes, np.random.default_rng(2))
     assert all(plan.epsilon <= 4.0 for plan in plans)
     held = sum(tally.participants for tally in outer.held)
     assert held == pytest.approx(3_000, abs=50)
-    found = heldout_error(outer.model(), outer.answers())
+    found = heldout_error(outer.model(), outer.held_answers())
     assert found.n <= held
     truth = np.mean(
         [
@@ -138,16 +137,16 @@ def test_a_machine_that_holds_out_meets_the_seam(network: Network) -> None:
     )
     assert abs(found.squared - truth) < 4 * found.standard_error
     again = restore(outer.state())
-    assert isinstance(again, HoldOut)
+    assert again.holdout == 0.1
     assert again.plan() is None
-    assert heldout_error(again.model(), again.answers()) == found
+    assert heldout_error(again.model(), again.held_answers()) == found
 
 
 def test_splitting_is_checked(network: Network) -> None:
-    machine = start("independent", network.schema, 1.0, 100, {}, 0)
-    with pytest.raises(ParameterError, match="holdout"):
-        HoldOut(machine, 0.0)
-    outer = HoldOut(machine, 0.2)
+    for share in (-0.1, 1.0):
+        with pytest.raises(ParameterError, match="holdout"):
+            start("independent", network.schema, 1.0, 100, {}, 0, holdout=share)
+    outer = start("independent", network.schema, 1.0, 100, {}, 0, holdout=0.2)
     plan = outer.plan()
     assert plan is not None
     with pytest.raises(Exception, match="without a single report"):

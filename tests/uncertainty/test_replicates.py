@@ -12,7 +12,7 @@ from dither.errors import ParameterError
 from dither.fit import Independent, answers_of
 from dither.fit.mixture import targets as set_targets
 from dither.fit.ruled import grouped_marginal
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.release.intervals import UNKNOWN, Bootstrap, interaction, student_quantile
 from dither.release.replicates import (
     _chosen,
@@ -38,7 +38,7 @@ def _finished(
     epsilon: float = 4.0,
     seed: int = 0,
     parameters: JsonMapping | None = None,
-) -> ProtocolMachine:
+) -> MethodRun:
     parameters = {"total": 40, **(parameters or {})} if name == "mixture" else {}
     machine = start(name, network.schema, epsilon, people, parameters, seed)
     redraw(machine, network, np.random.default_rng(seed))  # type: ignore[arg-type]

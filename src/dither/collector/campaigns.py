@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ from dither.collector.store import (
 )
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
-from dither.methods import ProtocolMachine, restore
+from dither.methods import MethodRun, restore
 from dither.reports import Plan, limits, plan_from_json
 from dither.reports.plan import closing_seconds, token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
@@ -463,7 +462,7 @@ class Campaigns:
             closed = replace(closed, to_state=State.OPEN, to_round=number + 1, opened=opened)
         self._move(closed)
 
-    def _next_round(self, live: Live, machine: ProtocolMachine[Any]) -> StoredRound | None:
+    def _next_round(self, live: Live, machine: MethodRun) -> StoredRound | None:
         """Return the round that the protocol asks for next, after all checks."""
         plan = machine.plan()
         if plan is None:

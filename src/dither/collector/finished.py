@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from dither.checks import check_whole
 from dither.collector.rounds import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
-from dither.methods import ProtocolMachine
+from dither.methods import MethodRun
 from dither.methods.histogram.consumer import Consumer, union
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
@@ -21,7 +22,7 @@ from dither.notice import Notice
 from dither.release import Release
 from dither.release.collected import CollectedBy
 from dither.release.histogram import HistogramRelease
-from dither.tally import CountTally
+from dither.tally import CountTally, RoundTally
 
 AnyRelease = Release | HistogramRelease
 MAX_ROWS = 10_000_000
@@ -30,7 +31,7 @@ MAX_CROWDED_SHOWN = 3  # questions named in the warning
 
 
 def make_release(
-    machine: ProtocolMachine,
+    run: MethodRun,
     participants: int,
     spec: CampaignSpec,
     rows: int | None,
@@ -41,32 +42,32 @@ def make_release(
 
     Methods about one number have no rows.
     """
-    if isinstance(machine.core, HistogramMachine | Mean):
-        return _about_a_number(machine.core, spec, campaign, *days)
+    if isinstance(run.machine, HistogramMachine | Mean):
+        return _about_a_number(run.machine, spec, campaign, *days)
     size = check_whole(
         "rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MAX_ROWS
     )
     draw = (
-        np.random.default_rng([machine.campaign.seed, 2]),
-        np.random.default_rng([machine.campaign.seed, 3]),
+        np.random.default_rng([run.campaign.seed, 2]),
+        np.random.default_rng([run.campaign.seed, 3]),
     )
     call = spec.call(size, campaign, *days)
     return Release.from_machine(
-        machine, call, participants, draw, warnings=excess_notices(machine, spec)
+        run, call, participants, draw, warnings=excess_notices(run.tallies, spec)
     )
 
 
-def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice, ...]:
+def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
     """A warning if rounds of an open campaign, or single questions, took more reports than they expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
         f"{expected_reports(spec, tally.plan):,} were expected"
-        for tally in machine.tallies
+        for tally in tallies
         if has_excess(spec, tally.plan, tally.participants)
     ]
     crowded = [
         words
-        for tally in machine.tallies
+        for tally in tallies
         if isinstance(tally, CountTally)
         for words in _crowded(tally, spec)
     ]
@@ -125,7 +126,7 @@ def _about_a_number(
         "schema": machine.campaign.schema,
         "path": "reports",
     }
-    known["warnings"] = excess_notices(machine, spec)
+    known["warnings"] = excess_notices(machine.closed, spec)
     if isinstance(machine, Mean):
         return HistogramRelease.from_mean(machine, **known)
     asked = [Consumer(each.name, each.edges) for each in machine.campaign.schema]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 from dither.checks import check_text
 from dither.client.announcement import read_announcement
 from dither.errors import ParameterError, PrivacyError, ReportError
-from dither.methods import DEFAULT, HISTOGRAMS, ProtocolMachine, start
+from dither.methods import DEFAULT, HISTOGRAMS, MethodRun, start
 from dither.methods.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
 from dither.release import Call
@@ -183,24 +183,25 @@ class NewCampaign(CampaignSpec):
     draft: Annotated[bool, Field(strict=True)] = False
 
 
-def begin(spec: CampaignSpec) -> tuple[CampaignSpec, ProtocolMachine[Any], Plan]:
+def begin(spec: CampaignSpec) -> tuple[CampaignSpec, MethodRun, Plan]:
     """Start the protocol; return the campaign with all defaults filled in, and the first plan."""
     seed = public_seed(spec.seed)
     _check_numbers(spec.schema)
     given = _with_consumers(spec)
-    machine = start(
+    run = start(
         spec.method, spec.schema, spec.epsilon, spec.participants, given, seed, spec.holdout
     )
-    plan = machine.plan()
+    plan = run.plan()
     if plan is None:
         raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
     check_plan(plan, spec, 0, 0.0)
-    # The machine may have grouped the values of a wide attribute; devices must know the groups.
-    asked = replace(spec, schema=machine.campaign.schema, parameters=machine.plain_parameters())
-    core = machine.core
-    if isinstance(core, HistogramMachine):  # with the names and edges that participants see
-        asked = replace(asked, consumers=[consumer.to_json() for consumer in core.consumers])
-    return asked, machine, plan
+    # The run may have grouped the values of a wide attribute; devices must know the groups.
+    asked = replace(spec, schema=run.campaign.schema, parameters=run.plain_parameters())
+    machine = run.machine
+    if isinstance(machine, HistogramMachine):
+        # With the names and edges that participants see.
+        asked = replace(asked, consumers=[consumer.to_json() for consumer in machine.consumers])
+    return asked, run, plan
 
 
 def _with_consumers(spec: CampaignSpec) -> JsonObject:

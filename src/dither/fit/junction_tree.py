@@ -142,7 +142,7 @@ class JunctionTree:
                 return np.ascontiguousarray(self._shared(c, positions))
         scope, table = self._pass_messages(wanted, {})
         out = np.ascontiguousarray(sum_out(table, scope, positions))
-        return out / out.sum()
+        return np.asarray(out / out.sum())
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
         """See `grouped_marginal`: an attribute's values are added up as soon as no other clique needs them one by one."""
@@ -153,7 +153,7 @@ class JunctionTree:
         }
         scope, table = self._pass_messages(set(positions), sums)
         out = np.ascontiguousarray(sum_out(table, scope, [a + len(self.schema) for a in positions]))
-        return out / out.sum()
+        return np.asarray(out / out.sum())
 
     def _pass_messages(
         self, wanted: set[int], sums: Mapping[int, Floats]
@@ -367,7 +367,7 @@ def _sample_given(joint: Floats, given: Integers, rng: np.random.Generator) -> I
     starts = np.concatenate([[0.0], ends[:-1]])
     draws = starts[given] + rng.random(len(given)) * (ends - starts)[given]
     cells = np.searchsorted(cumulative, draws, side="right")
-    return np.clip(cells - given * width, 0, width - 1)
+    return np.asarray(np.clip(cells - given * width, 0, width - 1))
 
 
 _LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back

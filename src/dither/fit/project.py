@@ -23,7 +23,7 @@ def clip(raw: Floats) -> Floats:
 
 def norm(raw: Floats) -> Floats:
     """Add the same amount to every cell so that they add up to one; some may stay negative. Unbiased."""
-    return raw + (1.0 - raw.sum()) / raw.size
+    return np.asarray(raw + (1.0 - raw.sum()) / raw.size)
 
 
 def norm_mul(raw: Floats) -> Floats:
@@ -44,7 +44,7 @@ def norm_sub(raw: Floats) -> Floats:
     excess = (np.cumsum(descending) - 1.0) / np.arange(1, flat.size + 1)
     last = np.flatnonzero(descending - excess > 0)[-1]
     out: Floats = np.maximum(flat - excess[last], 0.0).reshape(np.shape(raw))
-    return out / out.sum()
+    return np.asarray(out / out.sum())
 
 
 def norm_cut(raw: Floats) -> Floats:

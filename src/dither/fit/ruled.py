@@ -346,4 +346,6 @@ def _draw_within(
     found = (
         np.searchsorted(cumulative, low + (high - low) * rng.random(len(groups)), side="right") - 1
     )
-    return order[np.clip(found, starts[groups], starts[groups + 1] - 1)].astype(np.int32)
+    return np.asarray(
+        order[np.clip(found, starts[groups], starts[groups + 1] - 1)].astype(np.int32)
+    )

@@ -1,6 +1,7 @@
-"""9. Methods: pure state machines over rounds, driven alike by the simulator, the server and a cluster."""
+"""Methods: pure state machines over rounds, driven by the simulator, the server or a cluster."""
 
 from dither.methods.machine import Campaign, ProtocolMachine
+from dither.methods.prior import EarlierReports, PublicRows
 from dither.methods.registry import (
     DEFAULT,
     HISTOGRAMS,
@@ -9,9 +10,8 @@ from dither.methods.registry import (
     method,
     methods,
     plugin_faults,
-    restore,
-    start,
 )
+from dither.methods.run import MethodRun, fitted_tallies, restore, start
 
 __all__ = [
     "DEFAULT",
@@ -19,7 +19,11 @@ __all__ = [
     "MEANS",
     "METHODS",
     "Campaign",
+    "EarlierReports",
+    "MethodRun",
     "ProtocolMachine",
+    "PublicRows",
+    "fitted_tallies",
     "method",
     "methods",
     "plugin_faults",

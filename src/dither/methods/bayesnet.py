@@ -34,7 +34,7 @@ from dither.methods import privincr as privincr_plan
 from dither.methods.calm import reconstruct
 from dither.methods.evidence import Evidence, merged
 from dither.methods.machine import Campaign, ProtocolMachine
-from dither.methods.tree import DISCREPANCY, FALLBACK, factor_cells
+from dither.methods.tree import FALLBACK, TREE, factor_cells
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally, PatternTally, RoundTally
@@ -242,7 +242,9 @@ def _fit_family(
     names = {schema.names[a] for a in scope}
     inside = [m for m in measurements if names.issuperset(m.attributes)]
     alone = Triangulation((scope,), (-1,), (), ())
-    return fit_tree(schema, alone, inside, start=start, discrepancy=DISCREPANCY).model.marginals[0]
+    return fit_tree(
+        schema, alone, inside, start=start, discrepancy=TREE.discrepancy
+    ).model.marginals[0]
 
 
 def _scope(a: int, given: Sequence[int]) -> tuple[int, ...]:

@@ -27,6 +27,19 @@ from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.types import Floats, JsonObject
 
+
+@dataclass(frozen=True)
+class CalmSettings:
+    """Tuned constants of CALM."""
+
+    # Caps on the cells of a covering set that are tried; 0 asks pair by pair. The one with the
+    # least predicted noise is taken.
+    caps: tuple[int, ...] = (0, 64, 256, 1_024, 4_096)
+
+
+SETTINGS = CalmSettings()
+
+
 Table = tuple[tuple[str, ...], Floats]
 MAX_CELLS = 4_000_000
 
@@ -167,9 +180,6 @@ def pair_noise(
     return math.fsum(noise) / len(precision) if precision else 0.0
 
 
-SIZES = (0, 64, 256, 1_024, 4_096)  # candidate caps on a set's cells; 0 asks pair by pair
-
-
 @dataclass(frozen=True)
 class CalmParameters:
     """`marginal_cells`: the largest set's cells (by default what predicts the least noise); `size`: its attributes.
@@ -202,7 +212,7 @@ def choose_cover(
     if parameters.marginal_cells is not None:
         return cover_pairs(sizes, parameters.marginal_cells, parameters.size)
     best, least = None, np.inf
-    for cap in SIZES:
+    for cap in SETTINGS.caps:
         cover = cover_pairs(sizes, max(cap, 2), 2 if cap == 0 else parameters.size)
         noise = pair_noise(sizes, cover, _shares(schema, cover), unit)
         if best is None or noise < least:

@@ -47,7 +47,16 @@ from dither.schema import Attribute, Schema
 from dither.tally import PatternTally
 from dither.types import JsonObject, Progress
 
-FALSE_POSITIVE = 0.05  # four hashes, as in the paper's experiments
+
+@dataclass(frozen=True)
+class LoPubSettings:
+    """Tuned constants of LoPub."""
+
+    # False positive rate of a Bloom filter: four hashes, as in the paper's experiments.
+    false_positive: float = 0.05
+
+
+SETTINGS = LoPubSettings()
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,8 @@ class LoPubParameters:
         if self.hashes is not None:
             return max(self.hashes + 1, math.ceil(self.hashes * cells / math.log(2))), self.hashes
         return bloom_size(
-            cells, self.false_positive if self.false_positive is not None else FALSE_POSITIVE
+            cells,
+            self.false_positive if self.false_positive is not None else SETTINGS.false_positive,
         )
 
 

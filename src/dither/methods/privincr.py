@@ -36,8 +36,8 @@ from dither.fit import (
     shrunk_squares,
     triangulate_capped,
 )
-from dither.fit.factorise import Factorisation, compose, factorise, factorise_by_information
 from dither.fit.junction_tree import JunctionTree, TreeFit
+from dither.fit.triangulate import Factorisation, compose, factorise, factorise_by_information
 from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
 from dither.methods.calm import Table, reconstruct
 from dither.methods.evidence import Evidence, Pair, PairEvidence, merged
@@ -56,12 +56,33 @@ from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import Floats, Integers, JsonObject
 
-ROUNDS = 3
-JOINT_CELLS, PAPER_CELLS = 8_000, 1_500
-SINGLES = 0.3  # the share of one-attribute questions where pairs tell nothing of single attributes
-STRONG = (
-    0.35  # Cramer's V of a pair that is worth asking about: below it one-way answers serve better
-)
+
+@dataclass(frozen=True)
+class PrivIncrSettings:
+    """Tuned constants of PrivIncr (docs/explanation/privincr.md)."""
+
+    # Rounds of pairs if the participants suffice, the paper's T. More rounds prune earlier with
+    # fewer answers in each.
+    rounds: int = 3
+    # Cap on the cells of a clique if the tree is fitted to all answers at once.
+    joint_cells: int = 8_000
+    # The same if each clique is estimated alone, where a large one is mostly noise.
+    paper_cells: int = 1_500
+    # Share of one-attribute questions if pairs tell nothing about single attributes.
+    singles: float = 0.3
+    # Cramer's V of a strong pair. Pairs in which it would not stand out from noise are not asked:
+    # one-way answers serve better there.
+    strong_v: float = 0.35
+    # Standard deviations by which a pair may fall short before the last round. A dropped pair
+    # seldom comes back.
+    slack: float = 1.0
+    # Mean score, in standard deviations, of the dropped pairs that may come back late.
+    late_mean_z: float = 1.0
+    # Score, in standard deviations, of one dropped pair that comes back late.
+    late_z: float = 2.0
+
+
+SETTINGS = PrivIncrSettings()
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,9 @@ class PrivIncrParameters:
     @property
     def clique_cells(self) -> int:
         """The cap on a clique's cells; a clique that is taken by itself has to be smaller to be worth anything."""
-        return self.max_clique_cells or (JOINT_CELLS if self.fit == "joint" else PAPER_CELLS)
+        return self.max_clique_cells or (
+            SETTINGS.joint_cells if self.fit == "joint" else SETTINGS.paper_cells
+        )
 
 
 def _check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
@@ -145,7 +168,7 @@ def _rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
     enough = (
         campaign.participants * parameters.omega / (10 * _first_questions(campaign, parameters))
     )
-    return max(1, min(ROUNDS, int(enough)))
+    return max(1, min(SETTINGS.rounds, int(enough)))
 
 
 def _first_questions(campaign: Campaign, parameters: PrivIncrParameters) -> int:
@@ -157,7 +180,7 @@ def usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
     """The share of one-attribute questions while all pairs are asked: as given, else what pairs tell too little of."""
     if parameters.singles is not None:
         return parameters.singles
-    return SINGLES * max(0.0, 1 - told_of_singles(campaign, parameters))
+    return SETTINGS.singles * max(0.0, 1 - told_of_singles(campaign, parameters))
 
 
 def told_of_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
@@ -196,7 +219,7 @@ def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[
         k, m = schema.cardinalities[i], schema.cardinalities[j]
         chosen: Mechanism = mechanism(parameters.mechanism, k * m, campaign.epsilon)
         noise = chosen.total_variance / (k * m * people)
-        seen = STRONG**2 * (min(k, m) - 1) / (k * m)
+        seen = SETTINGS.strong_v**2 * (min(k, m) - 1) / (k * m)
         if seen >= parameters.significance * math.sqrt(2 * (k - 1) * (m - 1)) * noise:
             out.append((i, j))
     return out
@@ -267,12 +290,7 @@ def _weights(
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     power = {"cells": 1.0, "root": 0.5, "uniform": 0.0}[rule]
     weights = np.array([float(q.mechanism.cells) ** power for q in questions])
-    return weights / weights.sum()
-
-
-SLACK = 1.0  # standard deviations by which a pair may fall short before the last round: one that is dropped seldom comes back
-TOGETHER = 1.0  # standard deviations of the mean score of the pairs that may come back late
-STANDS_OUT = 2.0  # standard deviations of one of them
+    return np.asarray(weights / weights.sum())
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
@@ -370,14 +388,16 @@ def worth_asking(
 def _may_be_worth(
     evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
 ) -> list[Pair]:
-    """The pairs that may yet be worth their noise: whose unbiased squared dependence falls short by at most `SLACK` standard
-    deviations of noise. Few people have been asked so far, so this does not go by what all pairs together tell."""
+    """The pairs whose unbiased squared dependence falls short by at most `slack` standard deviations.
+
+    Few participants have answered so far, so each pair is judged alone.
+    """
     noise = _Asked.of(evidence, pairs).noise_to_come(people)
     tests = [e.test for pair in pairs if (e := evidence.pair(*pair)) is not None]
     return [
         pair
         for pair, test, final in zip(pairs, tests, noise, strict=True)
-        if test.statistic >= price * final - SLACK * test.null_deviation
+        if test.statistic >= price * final - SETTINGS.slack * test.null_deviation
     ]
 
 
@@ -449,12 +469,12 @@ def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) 
     """Where all pairs together show dependence, many weak ones are real, and each that stands out is taken; where they do not,
     those that stand out do so by chance, and only what is worth its noise given all the others is."""
     tests = {pair: e.test for pair, e in found.items()}
-    if sum(test.score for test in tests.values()) < TOGETHER * math.sqrt(len(tests)):
+    if sum(test.score for test in tests.values()) < SETTINGS.late_mean_z * math.sqrt(len(tests)):
         return worth_asking(evidence, list(found), price, 0.0)
     return [
         pair
         for pair, test in tests.items()
-        if test.score >= STANDS_OUT and test.statistic >= price * test.noise
+        if test.score >= SETTINGS.late_z and test.statistic >= price * test.noise
     ]
 
 

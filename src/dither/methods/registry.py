@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
-from dither.checks import check_whole
-from dither.errors import ParameterError, PrivacyError
-from dither.mechanisms import check_epsilon
-from dither.methods.holdout import HoldOut
-from dither.methods.machine import (
-    Campaign,
-    ProtocolMachine,
-    build_parameters,
-    describe_parameters,
-    tallies_in,
-)
-from dither.methods.prior import prior_from_state
-from dither.methods.reduction import Reduced, reduce_schema
+from dither.errors import ParameterError
+from dither.methods.machine import ProtocolMachine, describe_parameters
 from dither.plugins import Plugin, plugin, usable
-from dither.schema import Schema, schema_from_json
-from dither.tally.archive import decoding, unpack
-from dither.types import JsonMapping, JsonObject
+from dither.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -36,12 +23,12 @@ class Method:
     summary: str
     reference: str
 
-    def load(self) -> type[ProtocolMachine]:
+    def load(self) -> type[ProtocolMachine[Any]]:
         """The machine's class."""
-        loaded: type[ProtocolMachine] = getattr(import_module(self.module), self.machine)
+        loaded: type[ProtocolMachine[Any]] = getattr(import_module(self.module), self.machine)
         return loaded
 
-    def parameters(self) -> type:
+    def parameters(self) -> type[Any]:
         """The dataclass of the method's parameters."""
         return self.load().parameters_class
 
@@ -239,77 +226,3 @@ def _read(added: Plugin) -> Method:
         summary,
         reference or source,
     )
-
-
-def start(
-    name: str,
-    schema: Schema,
-    epsilon: float,
-    participants: int,
-    parameters: JsonMapping | None = None,
-    seed: int = 0,
-    holdout: float = 0.0,
-) -> ProtocolMachine:
-    """A method at the beginning of a campaign; its plan is checked against epsilon before anyone is asked.
-
-    With `holdout`, that share of each question's participants answers for the error estimate only (`protocols.holdout`).
-    """
-    chosen = method(name)
-    check_epsilon(epsilon)
-    check_whole("participants", participants, 1)
-    built: object = build_parameters(chosen.parameters(), parameters or {}, name)
-    machine = _begin(chosen, Campaign(schema, float(epsilon), participants, seed), built)
-    if holdout:
-        machine = HoldOut(machine, holdout)
-    plan = machine.plan()
-    if plan is not None and plan.epsilon > epsilon:
-        raise PrivacyError(
-            f"method {name!r} plans to spend epsilon {plan.epsilon}, more than the {epsilon} asked for"
-        )
-    return machine
-
-
-def _begin(chosen: Method, campaign: Campaign, parameters: object) -> ProtocolMachine:
-    """The method's machine, inside one that leaves out what is publicly known where the schema says so."""
-    pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
-    reduction = reduce_schema(campaign.schema, pairs=pairs)
-    if reduction is None:
-        return chosen.load().start(campaign, parameters)
-    apart = math.fsum(share for _, share in reduction.extras(campaign.epsilon))
-    people = max(1, round(campaign.participants * (1.0 - apart)))
-    inner = replace(campaign, schema=reduction.asked, participants=people)
-    return Reduced(chosen.load().start(inner, parameters), reduction, campaign.participants)
-
-
-def restore(state: bytes) -> ProtocolMachine:
-    """Go on with a saved machine.
-
-    Raises:
-        ReportError: the bytes are not the state of a method.
-    """
-    machine = start_again(state)
-    tallies = tallies_in(state)
-    with decoding("state of a method"):
-        for tally in tallies:
-            machine.close(tally)
-    return machine
-
-
-def start_again(state: bytes) -> ProtocolMachine:
-    """A saved machine as it was before its first round."""
-    meta, arrays = unpack(state)
-    with decoding("state of a method"):
-        chosen = method(str(meta.get("method")))
-        campaign = Campaign(
-            schema_from_json(meta["schema"]), meta["epsilon"], meta["participants"], meta["seed"]
-        )
-        machine = _begin(
-            chosen, campaign, build_parameters(chosen.parameters(), meta["parameters"], chosen.name)
-        )
-        if "design" in meta:
-            machine.core.take_design(meta["design"])
-        if "prior" in meta:
-            machine.core.prior = prior_from_state(
-                meta["prior"], arrays, machine.core.campaign.schema
-            )
-        return HoldOut(machine, float(meta["holdout"])) if "holdout" in meta else machine

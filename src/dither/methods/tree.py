@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -21,26 +22,38 @@ from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
 
-# A fitted tree takes up a part of the noise, so its best residual lies below one per cell: 0.8, or down to 0.6 while it still
-# falls steeply, measured best (the docs).
-DISCREPANCY, LEAST = 0.8, 0.6
-TOLERANCE = 0.01  # of the residual in fifty steps: what comes after follows the noise (the docs)
-FACTOR_ERROR = (
-    0.15  # the total variation that a factor's raw noise may have; larger factors are split
-)
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """Tuned constants of a tree fitted to all answers at once (docs/explanation/privincr.md)."""
+
+    # Residual per cell at which the fit stops. A fitted tree absorbs a part of the noise, so the
+    # best residual is below one; 0.8 measured best.
+    discrepancy: float = 0.8
+    # The fit goes on down to this residual while it still falls steeply.
+    min_discrepancy: float = 0.6
+    # Relative fall of the residual in fifty steps below which the rest is noise.
+    tolerance: float = 0.01
+    # Total variation that the raw noise of a factor may have; larger factors are split. More
+    # allows larger factors with more noise and less bias.
+    factor_error: float = 0.15
+
+
+TREE = TreeSettings()
+
 
 FALLBACK = "no pair stands out from noise: attributes are taken as independent"
 
 
 def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) -> int:
-    """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `FACTOR_ERROR`.
+    """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `factor_error`.
 
     Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s is that of a rare cell in unary reports.
     Never below the smallest pair, so that every clique can be written in factors of at least two attributes.
     """
     n = max(1.0, people / max(1, factors))
     spread = math.sqrt((oue(2, epsilon).variance(0.0, 1) + 1e-9) / n)
-    most = int(FACTOR_ERROR * math.sqrt(2 * math.pi) / spread)
+    most = int(TREE.factor_error * math.sqrt(2 * math.pi) / spread)
     sizes = sorted(schema.cardinalities)
     return max(most, sizes[0] * sizes[min(1, len(sizes) - 1)], 2)
 
@@ -60,9 +73,9 @@ def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
         tree,
         measured,
         start=start,
-        discrepancy=DISCREPANCY,
-        least=LEAST,
-        tolerance=TOLERANCE,
+        discrepancy=TREE.discrepancy,
+        least=TREE.min_discrepancy,
+        tolerance=TREE.tolerance,
     )
 
 

@@ -12,14 +12,14 @@ from dither.evaluation.metrics import tvd
 from dither.fit import Model
 from dither.methods import method as find_method
 from dither.methods import start
-from dither.methods.prior import PublicRows, give_prior
+from dither.methods.prior import PublicRows
 from dither.planner.population import some_pairs
 from dither.release.replicates import redraw
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 
 # A forecast needs no more than a rough fit: fewer components, and larger sets through their pairs only, change the error by a few
-# per cent and take a tenth of the time (tests/planner/test_quick_fits.py).
+# per cent and take a tenth of the time (tests/planner).
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
 MIN_REPEATS, MAX_REPEATS = 2, 5
 SETTLED = 0.03  # a mean whose standard error is below this share of it needs no further campaign
@@ -92,16 +92,16 @@ def predict(
         for repeat in range(repeats or MAX_REPEATS):
             if repeats is None and _settled(found):
                 break
-            machine = start(name, schema, epsilon, participants, parameters, seed + repeat)
-            redraw(machine, population, np.random.default_rng([seed, repeat, 0x70726564]))
+            run = start(name, schema, epsilon, participants, parameters, seed + repeat)
+            redraw(run, population, np.random.default_rng([seed, repeat, 0x70726564]))
             if public_rows:
                 rows = population.sample(
                     public_rows, np.random.default_rng([seed, repeat, 0x7075626C])
                 )
-                give_prior(machine, PublicRows(rows, "a public table", ""))
-            found.append(_errors(schema, population, machine.model()))
+                run.give_prior(PublicRows(rows, "a public table", ""))
+            found.append(_errors(schema, population, run.model()))
             if public_rows:
-                used.append(machine.core.notes()["prior"]["share_of_prior"] > 0)
+                used.append(run.notes()["prior"]["share_of_prior"] > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}
@@ -114,7 +114,7 @@ def _settled(found: list[dict[int, float]]) -> bool:
     if len(found) < MIN_REPEATS:
         return False
     last = [f[max(f)] for f in found]
-    return float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last))
+    return bool(float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last)))
 
 
 def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:

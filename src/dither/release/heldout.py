@@ -22,8 +22,7 @@ import numpy as np
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, Model
 from dither.fit.pool import read_marginal
-from dither.methods import ProtocolMachine
-from dither.methods.holdout import HoldOut
+from dither.methods import MethodRun
 from dither.types import Floats, JsonObject
 
 Z95 = 1.959963984540054
@@ -193,21 +192,21 @@ def _squared_error(
     return float(squares.sum()), math.sqrt(2 * noise + 4 * signal)
 
 
-def heldout_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
+def heldout_notes(run: MethodRun, model: Model) -> JsonObject:
     """What a release states of the reports that were held out of its fit, if any were: for one and for two attributes.
 
     Where they do not suffice for an estimate it says so instead: the campaign is over, and nobody can be asked again.
     """
-    if not isinstance(machine, HoldOut):
+    if not run.holdout:
         return {}
-    answers = machine.answers()
+    answers = run.held_answers()
     found, skipped = {}, []
     for ways, what in ((1, "single attributes"), (2, "two attributes together")):
         if _usable(answers, ways):
             found[str(ways)] = heldout_error(model, answers, ways).to_json()
         elif any(
             len(question.attributes) >= ways
-            for held in machine.held
+            for held in run.held
             for question in held.plan.questions
         ):
             skipped.append(f"too few held-out answers to estimate the error of {what}")

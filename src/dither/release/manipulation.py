@@ -84,7 +84,7 @@ import numpy as np
 
 from dither.fit.pool import precision
 from dither.mechanisms import Mechanism, kernels
-from dither.methods import ProtocolMachine
+from dither.methods import MethodRun
 from dither.schema import Schema
 from dither.schema.rules import Determines
 from dither.tally import CountTally
@@ -197,7 +197,7 @@ def set_bound(
 
 
 def manipulation_notes(
-    machine: ProtocolMachine, participants: int, *, issued: bool, on_arrival: bool = False
+    run: MethodRun, participants: int, *, issued: bool, on_arrival: bool = False
 ) -> JsonObject:
     """For each attribute how far 1 % and 5 % of dishonest participants could move any share or range of it.
 
@@ -206,7 +206,7 @@ def manipulation_notes(
     on a rule), and all with the projection norm-mul.
 
     Args:
-        machine: The finished protocol.
+        run: The finished protocol.
         participants: All who took part, those held out included.
         issued: Whether tokens were issued, so that participants cannot make up their own.
         on_arrival: Whether participants are asked in the round that is open when they arrive.
@@ -215,10 +215,11 @@ def manipulation_notes(
         Under "manipulation", for each attribute, the bounds that hold for this campaign, and those of
         both kinds of participation; under "manipulation_claim" what they cover.
     """
-    core = machine.core  # its questions are about its own schema, in which nothing is grouped
-    schema, whole = core.campaign.schema, machine.campaign.schema
+    # The machine asks about its reduced schema, in which no attribute is grouped.
+    core = run.machine
+    schema, whole = core.campaign.schema, run.campaign.schema
     kind = ISSUED if issued else OPEN
-    waiting = on_arrival and len(machine.plans) > 1
+    waiting = on_arrival and len(run.plans) > 1
     multiplies = getattr(core.parameters, "projection", None) == "norm-mul"
     model = core.method != "independent"
     ruled = _ruled(whole, everything=model)

@@ -12,9 +12,7 @@ import numpy as np
 
 from dither.datasets import open_table
 from dither.errors import DitherError, InputError, TableError
-from dither.methods.earlier import EarlierReports
-from dither.methods.holdout import fitted_tallies
-from dither.methods.prior import PublicRows
+from dither.methods import EarlierReports, PublicRows, fitted_tallies
 from dither.notice import RESAMPLED
 from dither.release.call import IN_MEMORY
 from dither.schema import Schema, schema_from_json

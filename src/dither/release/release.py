@@ -18,9 +18,7 @@ from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
 from dither.fit.ruled import core_of, told_within_groups
 from dither.mechanisms import check_spent
-from dither.methods import ProtocolMachine, method, restore
-from dither.methods.earlier import EarlierReports
-from dither.methods.prior import give_prior
+from dither.methods import EarlierReports, MethodRun, method, restore
 from dither.notice import Notice, shown_epsilon
 from dither.progress import followed
 from dither.release.amplification import CentralGuarantee, central_guarantee
@@ -111,7 +109,7 @@ class Release:
     @classmethod
     def from_machine(
         cls,
-        machine: ProtocolMachine,
+        run: MethodRun,
         call: Call,
         participants: int,
         draw: tuple[np.random.Generator, np.random.Generator],
@@ -122,50 +120,50 @@ class Release:
     ) -> Release:
         """The release of a finished protocol, whoever drove it.
 
-        `call` is what was asked for (its parameters are filled in from the machine), `draw` the generators of the synthetic codes
+        `call` is what was asked for (its parameters are filled in from the run), `draw` the generators of the synthetic codes
         and of values inside their bins, `layout` the columns' types where the driver knows them. `known` has what only a
         simulation knows: the truth, how many values were clipped, warnings of its input.
         """
         begun = time.perf_counter()
-        model = machine.model()
+        model = run.model()
         fitted = time.perf_counter()
-        chosen = method(machine.method)
-        earlier = machine.core.prior if isinstance(machine.core.prior, EarlierReports) else None
-        method_notes = machine.notes()
+        chosen = method(run.method)
+        earlier = run.machine.prior if isinstance(run.machine.prior, EarlierReports) else None
+        method_notes = run.notes()
         central = None
         if not call.replayable and (earlier is None or earlier.private):
             # An earlier release's tallies tell about its participants even where the fit left them
             # out: the drift that decided so is in the notes.
             before = () if earlier is None else earlier.tallies
             people = participants + (0 if earlier is None else earlier.participants)
-            central = central_guarantee([*machine.tallies, *before], people)
+            central = central_guarantee([*run.tallies, *before], people)
         return cls.from_model(
             model,
-            replace(call, parameters=machine.plain_parameters()),
+            replace(call, parameters=run.plain_parameters()),
             participants,
             draw,
             layout,
             seconds={**(seconds or {}), "fit": round(fitted - begun, 4)},
-            measured=tuple(machine.measured()),
-            epsilon_achieved=max(plan.epsilon for plan in machine.plans),
-            rounds=len(machine.plans),
-            asked=asked_in(machine.plans),
+            measured=tuple(run.measured()),
+            epsilon_achieved=max(plan.epsilon for plan in run.plans),
+            rounds=len(run.plans),
+            asked=asked_in(run.plans),
             notes={
                 **method_notes,
-                **heldout_notes(machine, model),
+                **heldout_notes(run, model),
                 **manipulation_notes(
-                    machine,
+                    run,
                     participants,
                     issued=call.participation == "tokens",
                     on_arrival=call.simulated
                     or call.assignment == "arrival",  # the default of campaigns
                 ),
                 # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
-                **misfit_notes(machine.core, core_of(model)),
-                **({} if call.simulated else rounds_notes(model, machine.tallies)),
+                **misfit_notes(run.machine, core_of(model)),
+                **({} if call.simulated else rounds_notes(model, run.tallies)),
             },
             central=central,
-            state=_stored_state(machine, method_notes),
+            state=_stored_state(run, method_notes),
             description=chosen.summary,
             reference=chosen.reference,
             **known,
@@ -437,16 +435,16 @@ class Release:
                 "this release carries no tallies to fit again with a prior; give the prior when it is made",
                 where="prior",
             )
-        machine = restore(self.state)
+        run = restore(self.state)
         rows = read_prior(prior, self.schema)
-        give_prior(machine, rows)
+        run.give_prior(rows)
         call = replace(self.call, prior=rows.source, replicates=0)
         draw = (
-            np.random.default_rng([machine.campaign.seed, 2]),
-            np.random.default_rng([machine.campaign.seed, 3]),
+            np.random.default_rng([run.campaign.seed, 2]),
+            np.random.default_rng([run.campaign.seed, 3]),
         )
         return Release.from_machine(
-            machine, call, self.participants, draw, truth=self.truth, clipped=self.clipped
+            run, call, self.participants, draw, truth=self.truth, clipped=self.clipped
         )
 
     def to_arrow(self) -> NativeTable:
@@ -566,13 +564,13 @@ class Release:
         )
 
 
-def _stored_state(machine: ProtocolMachine, notes: JsonMapping) -> bytes:
-    """The machine's state without the tallies of an earlier release that its fit left out."""
-    prior = machine.core.prior
+def _stored_state(run: MethodRun, notes: JsonMapping) -> bytes:
+    """The run's state without the tallies of an earlier release that its fit left out."""
+    prior = run.machine.prior
     if not isinstance(prior, EarlierReports) or notes["prior"]["share_of_prior"] > 0:
-        return machine.state()
-    machine.core.prior = None
+        return run.state()
+    run.machine.prior = None
     try:
-        return machine.state()
+        return run.state()
     finally:
-        machine.core.prior = prior
+        run.machine.prior = prior

@@ -23,9 +23,7 @@ from dither.fit import Model, answers_of, model_from_bytes
 from dither.fit.mixture.targets import PairTargets, pair_targets, tables_pay
 from dither.fit.ruled import core_of, grouped_marginal
 from dither.mechanisms import kernels
-from dither.methods import ProtocolMachine, method, restore, start
-from dither.methods.earlier import EarlierReports
-from dither.methods.holdout import HoldOut, fitted_tallies
+from dither.methods import EarlierReports, MethodRun, fitted_tallies, method, restore, start
 from dither.methods.prior import Prior
 from dither.methods.reduction import with_groups
 from dither.release.call import MAX_REPLICATES, MIN_REPLICATES
@@ -137,7 +135,7 @@ def _number(value: object) -> float:
 
 
 def redraw(
-    machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
+    machine: MethodRun, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
 ) -> None:
     """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
 
@@ -160,7 +158,7 @@ def redraw(
         )
 
 
-def check_redrawable(machine: ProtocolMachine) -> None:
+def check_redrawable(machine: MethodRun) -> None:
     """An error before anybody is asked if the open round's tallies could not be drawn again."""
     plan = machine.plan()
     if plan is not None and plan.tally != "counts":
@@ -230,7 +228,7 @@ QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 
 
 def bootstrap(
-    source: Release | ProtocolMachine,
+    source: Release | MethodRun,
     attributes: Sequence[Sequence[str]],
     *,
     replicates: int = 20,
@@ -260,7 +258,7 @@ def bootstrap(
 
 
 def prepare_bootstrap(
-    source: Release | ProtocolMachine,
+    source: Release | MethodRun,
     *,
     replicates: int = 20,
     seed: int = 0,
@@ -272,14 +270,14 @@ def prepare_bootstrap(
     check_choice("effort", effort, ("quick", "full"))
     learnt, model = (
         _learns_dependence(source),
-        source.model() if isinstance(source, ProtocolMachine) else source.model,
+        source.model() if isinstance(source, MethodRun) else source.model,
     )
-    collected = not isinstance(source, ProtocolMachine) and not source.simulated
+    collected = not isinstance(source, MethodRun) and not source.simulated
     source = _machine_of(source)
     # To a collection as many came as came, whatever was expected.
     came = (
         [t.participants for t in source.closed]
-        if collected and isinstance(source, ProtocolMachine)
+        if collected and isinstance(source, MethodRun)
         else []
     )
     name, schema, epsilon, participants, parameters = _facts(source)
@@ -291,24 +289,22 @@ def prepare_bootstrap(
         ):  # a quick fit errs more, so its replicates are on the safe side
             parameters = {**parameters, "effort": "quick"}
     parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
-    known = isinstance(source, ProtocolMachine) and bool(source.counted)
+    known = isinstance(source, MethodRun) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
     for replicate in range(replicates):
-        machine = start(
-            name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate
-        )
-        if isinstance(source, ProtocolMachine):
-            machine.core.prior = _prior_again(
-                source.core.prior, model, np.random.default_rng([seed, replicate, 0x7072])
+        run = start(name, schema, epsilon, participants, parameters, seed * 1_000_003 + replicate)
+        if isinstance(source, MethodRun):
+            run.machine.prior = _prior_again(
+                source.machine.prior, model, np.random.default_rng([seed, replicate, 0x7072])
             )
-        redraw(machine, model, np.random.default_rng([seed, replicate, 0x626F6F74]), came)
-        refits.append(machine.model())
+        redraw(run, model, np.random.default_rng([seed, replicate, 0x626F6F74]), came)
+        refits.append(run.model())
         if known:
-            redrawn.append(_pair_targets_of(machine))
+            redrawn.append(_pair_targets_of(run))
         if progress:
             progress("bootstrap: models fitted again", replicate + 1, replicates)
-    if not isinstance(source, ProtocolMachine) or not source.counted:
+    if not isinstance(source, MethodRun) or not source.counted:
         return Bootstrap(
             model,
             tuple(refits),
@@ -350,15 +346,15 @@ def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
     return Reports(schema, tuple(answers_of(counted))) if counted else None
 
 
-def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
+def _machine_of(source: Release | MethodRun) -> Release | MethodRun:
     """The finished protocol that a release carries, without what was held out of the fit; else the source itself."""
-    if not isinstance(source, ProtocolMachine) and source.state is not None:
+    if not isinstance(source, MethodRun) and source.state is not None:
         source = restore(source.state)
-    return source.machine if isinstance(source, HoldOut) else source
+    return source
 
 
-def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
-    if not isinstance(source, ProtocolMachine):
+def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonObject]:
+    if not isinstance(source, MethodRun):
         given = dict(source.parameters)
         return source.method, source.schema, source.epsilon_asked, source.participants, given
     campaign = source.campaign
@@ -366,13 +362,13 @@ def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, 
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
 
 
-def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
-    return pair_targets(machine.core.campaign.schema, answers_of(machine.core.counted))
+def _pair_targets_of(run: MethodRun) -> PairTargets:
+    return pair_targets(run.machine.campaign.schema, answers_of(run.machine.counted))
 
 
-def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
+def _asked_together(run: MethodRun) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
-    machine = machine.core
+    machine = run.machine
     answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and (
         not tables_pay(len(machine.campaign.schema), answers)
@@ -388,13 +384,13 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     )
 
 
-def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
-    return source.notes() if isinstance(source, ProtocolMachine) else source.notes
+def _notes_of(source: Release | MethodRun) -> JsonMapping:
+    return source.notes() if isinstance(source, MethodRun) else source.notes
 
 
-def _learns_dependence(source: Release | ProtocolMachine) -> bool:
+def _learns_dependence(source: Release | MethodRun) -> bool:
     """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
-    notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
+    notes = source.notes() if isinstance(source, MethodRun) else source.notes
     return (
         source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
     )

@@ -10,7 +10,7 @@ import numpy as np
 from dither.fit import Marginal
 from dither.fit.pool import answers_of, pool
 from dither.mechanisms import Mechanism
-from dither.methods.holdout import fitted_tallies
+from dither.methods import fitted_tallies
 from dither.tally import CountTally
 from dither.types import Floats
 

@@ -14,13 +14,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.fit.mixture.blend import MIN_SHARE, Candidate, best_shares, blended, gram
 from dither.fit.mixture.descent import Descent, State
-from dither.fit.mixture.fit import MAX_COLUMNS_FOR_ONE_THREAD, FitOptions, MixtureFit, descend
+from dither.fit.mixture.fit import (
+    MAX_COLUMNS_FOR_ONE_THREAD,
+    MIN_SHARE,
+    Candidate,
+    FitOptions,
+    MixtureFit,
+    best_shares,
+    blended,
+    descend,
+    gram,
+)
 from dither.fit.mixture.latent_class import LatentClasses, raked_classes
 from dither.fit.mixture.pair_fit import PairLockstep, drawn_probe
-from dither.fit.mixture.set_fit import tables_of, untied
-from dither.fit.mixture.set_tables import SetTargets
+from dither.fit.mixture.set_fit import SetTargets, tables_of, untied
 from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
 from dither.types import Flags, Floats, JsonObject
 

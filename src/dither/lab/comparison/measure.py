@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from dither.evaluation.downstream import train_and_test
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.lab.comparison.peers import Draw, Drawn, find_peer
 from dither.lab.harness.process import PeakMemory
-from dither.methods import ProtocolMachine, start
+from dither.methods import MethodRun, start
 from dither.release.intervals import Bootstrap
 from dither.release.replicates import prepare_bootstrap
 from dither.schema import Schema, schema_from_json
@@ -132,7 +131,7 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
     if 2 in distances:
         figures["worst_pair"] = distances[2].worst_tvd
         figures["worst_names"] = list(distances[2].worst)
-    if isinstance(source, ProtocolMachine) and task.replicates:
+    if isinstance(source, MethodRun) and task.replicates:
         figures |= _coverage(task, source, people, seed)
     if task.target is not None and len(task.test):
         figures["accuracy"] = train_and_test(
@@ -151,8 +150,8 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
 
 def _synthesise(
     task: Task, method: str, people: Codes, epsilon: float, seed: int
-) -> tuple[Codes, str, ProtocolMachine[Any] | Draw | None]:
-    """Synthetic rows, the trust model of epsilon, and the machine or peer that made them."""
+) -> tuple[Codes, str, MethodRun | Draw | None]:
+    """Synthetic rows, the trust model of epsilon, and the run or peer that made them."""
     rng = np.random.default_rng([seed, 1])
     if method == REDRAWN:
         return people[rng.integers(0, len(people), len(people))], OPEN, None
@@ -186,7 +185,7 @@ def _checked(
     return rows.astype(np.int32, copy=False)
 
 
-def _coverage(task: Task, machine: ProtocolMachine[Any], people: Codes, seed: int) -> JsonObject:
+def _coverage(task: Task, machine: MethodRun, people: Codes, seed: int) -> JsonObject:
     try:
         intervals = prepare_bootstrap(machine, replicates=task.replicates, seed=seed)
     except DitherError as error:

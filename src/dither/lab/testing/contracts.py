@@ -7,7 +7,7 @@ import secrets
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from dither.errors import (
 from dither.fit import Model, model_from_bytes
 from dither.fit.project import apportion
 from dither.mechanisms import Mechanism, PackedReports, kernels, log_up
-from dither.methods import ProtocolMachine, restore, start
+from dither.methods import MethodRun, ProtocolMachine, restore, start
 from dither.randomness import RandomStream
 from dither.reports import Plan
 from dither.schema import Attribute, Schema
@@ -178,14 +178,14 @@ class MethodContract:
         d = (rng.random(n) < 0.2 + 0.3 * a).astype(int)
         return np.asfortranarray(np.column_stack([a, b, c, d]).astype(np.int32))
 
-    def begin(self, method: str, **more: object) -> ProtocolMachine[Any]:
+    def begin(self, method: str, **more: object) -> MethodRun:
         """A campaign before its first round."""
         given = self.settings(method) | more
         return start(method, self.schema(method), self.epsilon, self.participants, given, seed=3)
 
     def test_a_whole_campaign_keeps_epsilon_and_gives_a_model(self, method: str) -> None:
         machine, schema, codes = self.begin(method), self.schema(method), self.people(method)
-        assert isinstance(machine, ProtocolMachine)
+        assert isinstance(machine.machine, ProtocolMachine)
         plans = simulate(machine, codes, np.random.default_rng(1))
         assert all(p.epsilon <= self.epsilon for p in plans)
         assert sum(p.population for p in plans) <= 1 + 1e-9, "rounds must share the people out"

@@ -245,4 +245,6 @@ def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
 def mapping(fine: Partition, coarse: Partition) -> Integers:
     """For each cell of a partition the cell of a coarser one that holds it."""
     middles = (np.asarray(fine.edges)[1:] + np.asarray(fine.edges)[:-1]) / 2
-    return np.searchsorted(np.asarray(coarse.edges)[1:-1], middles, side="right").astype(np.int64)
+    return np.asarray(
+        np.searchsorted(np.asarray(coarse.edges)[1:-1], middles, side="right").astype(np.int64)
+    )

@@ -69,7 +69,7 @@ class PureCells:
     def weighted_variances(self, weights: Floats) -> Floats:
         f = norm_sub(self.frequencies)
         drawn = np.array([self._sampling(float(row @ f), float(row**2 @ f)) for row in weights])
-        return (self._noise(weights, f) + drawn) * self.population**2
+        return np.asarray((self._noise(weights, f) + drawn) * self.population**2)
 
     def noise_variances(self) -> Floats:
         return self._noise(np.eye(self.partition.cells), norm_sub(self.frequencies))

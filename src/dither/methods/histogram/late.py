@@ -27,8 +27,20 @@ from dither.methods.histogram.consumer import Consumer, Partition
 from dither.methods.histogram.estimates import CellEstimates
 from dither.types import Flags, Floats, JsonObject
 
-FINE = 1 / 64  # of the range
-MIN_HEAPING = 0.01  # where all cells look alike
+
+@dataclass(frozen=True)
+class LateSettings:
+    """Tuned constants of questions asked after the collection (docs/explanation/histograms.md)."""
+
+    # Cells up to this share of the range are fine: an edge inside one is interpolated.
+    fine: float = 1 / 64
+    # Least heaping assumed if all cells look alike.
+    min_heaping: float = 0.01
+
+
+SETTINGS = LateSettings()
+
+
 _SAME = 1e-9  # an edge this near to a cell's own, as a share of the cell, cuts nothing
 _STEPS = 16  # of the search for an end of a quantile's interval, in the cell where it lies
 INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
@@ -177,7 +189,7 @@ def heaping(cells: CellEstimates) -> float:
         )
         bends -= float(noise[: len(lines)].sum())
         squares -= float(one_heap @ noise[len(lines) :])
-    return min(max(bends / squares, MIN_HEAPING), 1.0) if squares > 0 else 1.0
+    return min(max(bends / squares, SETTINGS.min_heaping), 1.0) if squares > 0 else 1.0
 
 
 def _off_the_line(widths: Floats) -> Floats:
@@ -200,7 +212,9 @@ def _off_the_line(widths: Floats) -> Floats:
 def is_fine(partition: Partition) -> Flags:
     """Which cells are so narrow that their neighbours say how their people lie."""
     edges = np.asarray(partition.edges)
-    return np.asarray(np.diff(edges) <= FINE * (1 + 1e-9) * (edges[-1] - edges[0]), dtype=np.bool_)
+    return np.asarray(
+        np.diff(edges) <= SETTINGS.fine * (1 + 1e-9) * (edges[-1] - edges[0]), dtype=np.bool_
+    )
 
 
 def quantiles(

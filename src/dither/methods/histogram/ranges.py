@@ -1,11 +1,25 @@
-"""The method `ranges`: one report made for every interval of a line, for ranges, quantiles and means that nobody named before.
+"""The method `ranges`: one report designed for every interval of a line.
 
-A participant answers once, at full epsilon, about one of 128 cells of equal width, the first and the last of them cut further,
-since people are often heaped at the ends of a range: zeros, and whatever was moved there from beyond. Every edge that a consumer
-named is an edge of a cell too. The report is the optimal design for all intervals (`intervals.py`). Raw counts are unbiased with
-exact variances, as for `smart`; intervals rest on them. Beside them stand the cells' shares as they most likely are, by penalised
-maximum likelihood with the smoothness that the reports call for (`fit/density.py`); estimates are read off these. The square
-wave of Li et al. (SIGMOD 2020) with its own estimate, EM with smoothing, stands beside it by name.
+It answers ranges, quantiles and means that nobody named before the collection. A participant
+answers once, at full epsilon, about one of 128 cells of equal width. The first and the last cell
+are divided further, because values often concentrate at the ends of a range. Every edge that a
+consumer named is an edge of a cell too. The report is the optimal design for all intervals. Raw
+counts are unbiased with exact variances, as for `smart`; intervals use them. Estimates are read
+off a penalised maximum likelihood density. The square wave of Li et al. (SIGMOD 2020), with its
+own estimate (EM with smoothing), is available by name.
+
+Density: reports say little about single cells and much about wide stretches, so the unbiased
+estimate of every cell is mostly noise, and the maximum likelihood (EM) follows that noise. The
+logarithm of the density is penalised for its first or second differences: an even density has no
+first-difference penalty, an exponential tail no second-difference penalty. There is a fit for
+each strength of both penalties; they are averaged with weights exp(-criterion/2). The criterion
+is Akaike's with the effective degrees of freedom of a penalised fit (Hastie, Tibshirani,
+"Generalized additive models", 1990; Buckland, Burnham, Augustin, Biometrics 1997 for the average)
+and a price of 2.5 instead of 2 for each: the best of many fits looks better than it is, which a
+higher price corrects (Bhansali, Downham, Biometrika 1977). The choice uses the noisy reports alone
+and costs no privacy. The likelihood is that of the outputs' least-variance linear estimate, which
+with its information matrix contains all that the reports tell when there are many participants;
+both are taken at a rough fit by EM.
 """
 
 from __future__ import annotations
@@ -16,11 +30,11 @@ from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import Independent
-from dither.fit.density import likely_density, rough_shares
 from dither.mechanisms import (
     OutputMechanism,
     SetStrategy,
@@ -46,19 +60,188 @@ from dither.methods.histogram.smart import (
 )
 from dither.reports import Question
 from dither.schema import Schema
-from dither.types import Flags, Floats, Integers, JsonObject
+from dither.types import AnyIntegers, Flags, Floats, Integers, JsonObject
+
+
+@dataclass(frozen=True)
+class RangesSettings:
+    """Tuned constants of the method `ranges` and its density (docs/explanation/histograms.md)."""
+
+    # Price of a degree of freedom. 2 to 3 measured the same on most shapes; less follows noise
+    # if the truth is even.
+    price: float = 2.5
+    # EM steps to the point at which the information is taken.
+    rough_steps: int = 60
+    # Part of an even density in that point, so that no output looks impossible.
+    even_part: float = 0.1
+    # Limit of Newton steps for one penalised fit.
+    newton_steps: int = 60
+    # Of the penalised log-likelihood: a hundredth of the price of one degree of freedom.
+    tolerance: float = 1e-3
+    # Largest change of a cell's logarithm in one step.
+    max_step: float = 4.0
+    # Weight of single cells, relative to the mean diagonal, so that all stay estimable.
+    ridge: float = 1e-3
+    # Sets drawn at the start and kept between the rounds of the search.
+    drawn: int = 1500
+    # Sets in the final design, at least; each with its mirror image.
+    kept: int = 400
+    # The same for each cell.
+    kept_per_cell: int = 7
+    # Sets in use from which each round of the search starts.
+    searched: int = 300
+    # Rounds of the search.
+    rounds: int = 8
+    # Steps of the weights in each round.
+    steps: int = 12
+    # Steps of the weights of the final design; half as many before its sets are chosen.
+    last_steps: int = 80
+    # Exponent of a multiplicative step, as in `smart`.
+    step: float = 0.7
+
+
+SETTINGS = RangesSettings()
+
+
+_STRONG = (1e6, 1e5, 1e4)  # an even density, or an exponential one, and hardly anything else
+# Strengths of the penalties on first and on second differences.
+_FIRST = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
+_SECOND = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
+
+
+def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Floats:
+    """The cells' shares, all above zero and adding up to one.
+
+    `chances` has the chance of each output (rows) in each cell (columns), `outputs` how often each was reported, `widths` how wide
+    the cells are on the line.
+    """
+    with threadpool_limits(1):  # matrices of this size lose time by being shared out
+        evidence = Evidence.of(chances, np.asarray(outputs, np.float64), widths)
+        fits = [
+            fit
+            for order, strengths in ((1, _FIRST), (2, _SECOND))
+            for fit in evidence.path(order, strengths)
+        ]
+    criteria = np.array([fit.criterion for fit in fits])
+    weights = np.exp(-(criteria - criteria.min()) / 2)
+    return np.asarray(
+        weights @ np.array([fit.shares for fit in fits]) / weights.sum(), dtype=np.float64
+    )
+
+
+def rough_shares(
+    chances: Floats, outputs: Floats, widths: Floats, steps: int = SETTINGS.rough_steps
+) -> Floats:
+    """A few steps of EM from an even density, with a little of that density left in it."""
+    even = widths / widths.sum()
+    shares, total = even, outputs.sum()
+    for _ in range(steps):
+        shares = shares * (chances.T @ (outputs / (chances @ shares))) / total
+    return np.asarray(
+        (1 - SETTINGS.even_part) * shares + SETTINGS.even_part * even, dtype=np.float64
+    )
+
+
+@dataclass(frozen=True)
+class _DensityFit:
+    """Shares, the logarithms of the density behind them, and the criterion."""
+
+    shares: Floats
+    logs: Floats
+    criterion: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The linear estimate of the cells' shares, the information of one report, how many reports, and a rough fit."""
+
+    estimate: Floats
+    information: Floats
+    reports: float
+    widths: Floats
+    rough: Floats
+
+    @classmethod
+    def of(cls, chances: Floats, outputs: Floats, widths: Floats) -> Evidence:
+        """What reports say, weighed as is best near their rough fit."""
+        rough = rough_shares(chances, outputs, widths)
+        expected = chances @ rough
+        information = chances.T @ (chances / expected[:, None])
+        estimate = np.linalg.solve(information, chances.T @ (outputs / expected) / outputs.sum())
+        return cls(estimate, information, float(outputs.sum()), widths / widths.sum(), rough)
+
+    def path(self, order: int, strengths: tuple[float, ...]) -> list[_DensityFit]:
+        """Fits from the smoothest to the roughest, each from the one before."""
+        out: list[_DensityFit] = []
+        logs = np.log(self.rough.mean() * np.ones_like(self.rough))
+        for strength in strengths:
+            out.append(self.fit(self._differences[order - 1], strength, logs))
+            logs = out[-1].logs
+        return out
+
+    @cached_property
+    def _differences(self) -> tuple[Floats, Floats]:
+        """First and second differences of the logarithms per distance of the cells' middles, in units of the mean cell."""
+        wide = self.widths * len(self.widths)
+        apart = (wide[1:] + wide[:-1]) / 2
+        first = np.diff(np.eye(len(wide)), axis=0)
+        slopes = first / apart[:, None]
+        second = np.diff(slopes, axis=0) / np.sqrt((apart[1:] + apart[:-1]) / 2)[:, None]
+        return first / np.sqrt(apart)[:, None], second
+
+    def fit(self, differences: Floats, strength: float, logs: Floats) -> _DensityFit:
+        """The most likely density under a penalty, by Newton's method with the expected curvature, damped where needed."""
+        penalty = strength * differences.T @ differences
+        now, damping = self._loss(logs, penalty), 1e-6
+        for _ in range(SETTINGS.newton_steps):
+            curvature, pull = self._local(logs, penalty)
+            scale = float(np.trace(curvature)) / len(logs)
+            for _ in range(12):
+                step = np.linalg.solve(
+                    curvature + (damping + 1e-9) * scale * np.eye(len(logs)), pull
+                )
+                step *= min(1.0, SETTINGS.max_step / max(float(np.abs(step).max()), 1e-300))
+                ahead = self._loss(logs + step, penalty)
+                if ahead <= now:
+                    break
+                damping *= 8
+            else:
+                break  # no step downhill is left that floats can tell
+            logs, gained, now = logs + step, now - ahead, ahead
+            logs = logs - logs.max()
+            damping = max(damping / 4, 1e-9)
+            if gained < SETTINGS.tolerance:
+                break
+        return _DensityFit(self._shares(logs), logs, self._criterion(logs, penalty))
+
+    def _shares(self, logs: Floats) -> Floats:
+        weight = self.widths * np.exp(logs - logs.max())
+        return np.asarray(weight / weight.sum(), dtype=np.float64)
+
+    def _loss(self, logs: Floats, penalty: Floats) -> float:
+        miss = self.estimate - self._shares(logs)
+        return float(self.reports * miss @ self.information @ miss + logs @ penalty @ logs) / 2
+
+    def _local(self, logs: Floats, penalty: Floats) -> tuple[Floats, Floats]:
+        """The expected curvature of the loss and the direction of its fall."""
+        shares = self._shares(logs)
+        turn = np.diag(shares) - np.outer(shares, shares)  # how shares change with the logarithms
+        known = self.reports * turn @ self.information
+        return known @ turn + penalty, known @ (self.estimate - shares) - penalty @ logs
+
+    def _criterion(self, logs: Floats, penalty: Floats) -> float:
+        """The loss without the penalty, twice, and the price of the effective degrees of freedom."""
+        shares = self._shares(logs)
+        curvature, _ = self._local(logs, penalty)
+        known = curvature - penalty
+        scale = 1e-9 * float(np.trace(curvature)) / len(logs)
+        freedom = float(np.trace(np.linalg.solve(curvature + scale * np.eye(len(logs)), known)))
+        miss = self.estimate - shares
+        return float(self.reports * miss @ self.information @ miss) + SETTINGS.price * freedom
+
 
 MAX_CELLS = 256
 MIN_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
-_RIDGE = 1e-3  # of the mean diagonal: single cells matter a little too, so that all of them stay estimable
-_DRAWN = 1500  # sets to choose from
-_KEPT, _KEPT_PER_CELL = (
-    400,
-    7,
-)  # how many of them are asked through in the end, at least; each with its mirror image
-_SEARCHED = 300
-_ROUNDS, _STEPS, _LAST_STEPS = 8, 12, 80
-_STEP = 0.7  # exponent of a multiplicative step, as in `smart`
 _ROOT = np.sqrt(2.0)
 
 
@@ -69,8 +252,6 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
     Beyond epsilon 12 nothing is left to gain, and less is spent than asked. On one computer the same cells and epsilon give the
     same strategy; whoever needs it elsewhere keeps its whole numbers (`ProtocolMachine.design`).
     """
-    from threadpoolctl import threadpool_limits
-
     check_whole("cells", cells, 2, MAX_CELLS)
     spent = min(check_epsilon(epsilon), MAX_EPSILON)
     if spent < MIN_EPSILON:
@@ -150,7 +331,7 @@ class _Mirrored:
                 for part, pull in zip(parts, pulls, strict=True)
             )
             now = sum(float(np.trace(g @ i)) for g, i in zip(self.grams, inverses, strict=True))
-            chances = self.balance(chances * (gain / now) ** _STEP, parts[0])
+            chances = self.balance(chances * (gain / now) ** SETTINGS.step, parts[0])
         return chances, (pulls[0], pulls[1])
 
 
@@ -158,23 +339,23 @@ def _optimise_intervals(cells: int, epsilon: float) -> Design:
     """The sets for an even number of cells and how often each is used: drawn along the workload at first, then searched for."""
     ratio, rng = float(np.exp(epsilon)), np.random.default_rng(cells)
     gram = interval_gram(cells)
-    gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
+    gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
     half = cells // 2
     same, across = gram[:half, :half], gram[:half, : half - 1 : -1]
     problem = _Mirrored(cells, ratio, (same + across, same - across))
     sets = _first_sets(cells, ratio, rng)
     chances = np.full(len(sets), 1 / len(sets))
-    for _ in range(_ROUNDS):
-        chances, pulls = problem.improve(sets, chances, _STEPS)
+    for _ in range(SETTINGS.rounds):
+        chances, pulls = problem.improve(sets, chances, SETTINGS.steps)
         found = _one_of_each(_search(problem, sets, chances, pulls, rng))
-        sets, chances = _most_used(sets, chances, _DRAWN)
+        sets, chances = _most_used(sets, chances, SETTINGS.drawn)
         fresh = found[~_known(sets, found)]
         if len(fresh):
             sets = np.concatenate([sets, fresh])
             chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
-    chances, _ = problem.improve(sets, chances, _LAST_STEPS // 2)
-    sets, chances = _most_used(sets, chances, max(_KEPT, _KEPT_PER_CELL * cells))
-    chances, _ = problem.improve(sets, chances, _LAST_STEPS)
+    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps // 2)
+    sets, chances = _most_used(sets, chances, max(SETTINGS.kept, SETTINGS.kept_per_cell * cells))
+    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps)
     return _both(sets, chances, ratio)
 
 
@@ -191,9 +372,11 @@ def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
     """Intervals of fitting lengths, single cells, and random sets along the workload."""
     middle = 1 / (1 + ratio**0.5)
     values, vectors = np.linalg.eigh(interval_gram(cells))
-    scores = rng.normal(size=(_DRAWN, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+    scores = (
+        rng.normal(size=(SETTINGS.drawn, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
+    )
     sizes = np.maximum(
-        1, np.round(np.clip(rng.normal(middle, 0.1, _DRAWN), 1 / cells, 0.6) * cells)
+        1, np.round(np.clip(rng.normal(middle, 0.1, SETTINGS.drawn), 1 / cells, 0.6) * cells)
     )
     drawn = scores.argsort(axis=1).argsort(axis=1) >= cells - sizes[:, None]
     lengths = {max(1, round(cells * (middle + more))) for more in np.linspace(-0.15, 0.1, 8)}
@@ -233,7 +416,9 @@ def _search(
     )
     root = np.sqrt(chances)
     price = np.linalg.lstsq(symmetric * root[:, None], gain * root, rcond=None)[0] / _ROOT
-    tried = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    tried = sets[
+        rng.choice(len(sets), size=min(SETTINGS.searched, len(sets)), replace=False)
+    ].copy()
     ones = np.ones(problem.cells)
     whole_price = np.concatenate([price, price[::-1]])
     return fresh_sets(tried, problem.join(*pulls), whole_price, problem.ratio, ones, rng)

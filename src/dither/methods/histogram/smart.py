@@ -26,6 +26,7 @@ from functools import cached_property, lru_cache
 from typing import Literal, get_args
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice
 from dither.errors import PrivacyError, ReportError
@@ -34,27 +35,44 @@ from dither.methods.histogram.consumer import Consumer, Partition
 from dither.methods.histogram.estimates import build, variance_by_type
 from dither.types import Flags, Floats, JsonObject
 
+
+@dataclass(frozen=True)
+class SmartSettings:
+    """Tuned constants of the search for a strategy (docs/explanation/histograms.md)."""
+
+    # Sets are searched up to this number of cells. Beyond, only cells, bins and their
+    # complements are tried.
+    search_cells: int = 96
+    # No strategy is designed for more cells.
+    max_cells: int = 400
+    # Designs tried, each with new weights of the consumers, to find the best for all of them.
+    attempts: int = 12
+    # A strategy must reduce the variance by 2 % to be preferred to a simpler report.
+    max_variance_ratio: float = 0.98
+    # All intervals are candidates from the start up to this number of cells.
+    interval_cells: int = 48
+    # Candidate sets; time grows with their number.
+    max_sets: int = 2560
+    # Weight of single cells, relative to the mean diagonal, so that all stay estimable.
+    ridge: float = 1e-3
+    # Sets in use from which each round of the search starts.
+    searched: int = 300
+    # Rounds of a search from nothing.
+    rounds: int = 12
+    # Rounds of a search that starts from an earlier design.
+    rounds_on: int = 4
+    # Steps of the weights in each round.
+    steps: int = 15
+    # Exponent of a multiplicative step: 1/2 is safe for A-optimality, a little more is quicker.
+    step: float = 0.7
+
+
+SETTINGS = SmartSettings()
+
+
 Objective = Literal["mean", "worst"]
 
-SEARCH_CELLS = (
-    96  # up to here sets are searched for; beyond, only cells, bins and their complements are tried
-)
-MAX_CELLS = 400
 MAX_EPSILON = 12.0  # beyond, nothing is left to gain over randomised response, and e^epsilon swamps the arithmetic
-_ATTEMPTS = 12
-_ENOUGH = 0.98  # a choice that gains less than 2 % is not worth a second kind of report
-_INTERVAL_CELLS = 48  # up to here all intervals are tried from the start
-_MAX_SETS = 2560
-_RIDGE = 1e-3
-_SEARCHED = 300
-_ROUNDS, _ROUNDS_ON, _STEPS = (
-    12,
-    4,
-    15,
-)  # of search from nothing, of search from an earlier design, of steps in each
-_STEP = (
-    0.7  # exponent of a multiplicative step: 1/2 is safe for A-optimality, a little more is quicker
-)
 
 
 @dataclass(frozen=True)
@@ -127,21 +145,25 @@ def choose(
     fallback = Choice(plain, tuple(1.0 for _ in consumers))
     rivals = [variance_by_type(plain, partition, c) for c in consumers]
     asked = [i for i, rival in enumerate(rivals) if rival.any()]
-    if not asked or partition.cells > MAX_CELLS or epsilon > MAX_EPSILON:
+    if not asked or partition.cells > SETTINGS.max_cells or epsilon > MAX_EPSILON:
         return fallback
     bins = [partition.membership(consumers[i]) for i in asked]
     bins = [b[b.sum(axis=1) < partition.cells] for b in bins]
     weights = [np.full(len(b), 1.0 / len(b)) for b in bins]
     counts_for = np.ones(partition.cells)
-    best, best_score, design = fallback, 1 - _ENOUGH, None
+    best, best_score, design = fallback, 1 - SETTINGS.max_variance_ratio, None
     rival_bin = max(float(_bin_variances(plain, partition, consumers[i]).max()) for i in asked)
-    for _ in range(_ATTEMPTS):
+    for _ in range(SETTINGS.attempts):
         workload = np.concatenate(
             [b * np.sqrt(w)[:, None] for b, w in zip(bins, weights, strict=True)]
         )
         try:
             design = optimise(
-                workload, epsilon, counts_for, design, search=partition.cells <= SEARCH_CELLS
+                workload,
+                epsilon,
+                counts_for,
+                design,
+                search=partition.cells <= SETTINGS.search_cells,
             )
             strategy = design_strategy(design, epsilon)
             decoder = strategy.decoder(counts_for)
@@ -235,8 +257,6 @@ def optimise(
 
     `counts_for` is c; `start` is an earlier design of similar queries, to go on from.
     """
-    from threadpoolctl import threadpool_limits
-
     with threadpool_limits(1):  # matrices of this size lose time by being shared out
         return _optimise(workload, epsilon, counts_for, start, search)
 
@@ -248,7 +268,7 @@ def _optimise(
     gram = workload.T @ workload
     cells = len(gram)
     # Single cells matter a little too: what no bin asks must stay estimable, for late queries and for the arithmetic.
-    gram += _RIDGE * float(np.trace(gram)) / cells * np.eye(cells)
+    gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
     c = np.ones(cells) if counts_for is None else counts_for * (cells / counts_for.sum())
     rng = np.random.default_rng(
         cells
@@ -258,15 +278,17 @@ def _optimise(
         chances = np.full(len(sets), 1 / len(sets))
     else:
         sets, chances = start.sets, start.chances
-    for number in range((_ROUNDS if start is None else _ROUNDS_ON) if search else 0):
-        chances, posterior, pull = _improve(sets, gram, ratio, c, chances, _STEPS)
+    for number in range(
+        (SETTINGS.rounds if start is None else SETTINGS.rounds_on) if search else 0
+    ):
+        chances, posterior, pull = _improve(sets, gram, ratio, c, chances, SETTINGS.steps)
         fresh = _search(sets, chances, posterior, pull, ratio, c, rng)
-        sets, chances = _keep(sets, chances, _MAX_SETS, 1e-7 if number > 2 else 0.0)
+        sets, chances = _keep(sets, chances, SETTINGS.max_sets, 1e-7 if number > 2 else 0.0)
         fresh = fresh[~_contains(sets, fresh)]
         if len(fresh):
             sets = np.concatenate([sets, fresh])
             chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
-    chances, posterior, _ = _improve(sets, gram, ratio, c, chances, 4 * _STEPS)
+    chances, posterior, _ = _improve(sets, gram, ratio, c, chances, 4 * SETTINGS.steps)
     # Outputs that hardly ever occur cost draws and report bits; what they held is spread over the others.
     kept = chances > 1e-6
     sets, posterior = sets[kept], posterior[kept]
@@ -293,7 +315,9 @@ def _improve(
         inverse = np.linalg.inv(cells * (posterior * chances[:, None]).T @ posterior)
         pull = inverse @ gram @ inverse
         gain = cells * np.einsum("ij,ij->i", posterior @ pull, posterior)
-        chances = _balance(chances * (gain / float(np.trace(gram @ inverse))) ** _STEP, posterior)
+        chances = _balance(
+            chances * (gain / float(np.trace(gram @ inverse))) ** SETTINGS.step, posterior
+        )
     return chances, posterior, pull
 
 
@@ -321,7 +345,7 @@ def _first_sets(
     """Cells, asked bins, intervals where there are not too many, complements, and random sets along the workload."""
     cells = len(gram)
     groups: list[Flags] = [np.eye(cells, dtype=bool), bins]
-    if cells <= _INTERVAL_CELLS:
+    if cells <= SETTINGS.interval_cells:
         places = np.arange(cells)
         groups.append(
             np.array(
@@ -360,7 +384,9 @@ def _search(
     root = np.sqrt(chances)
     gain = sets.shape[1] * np.einsum("ij,ij->i", posterior @ pull, posterior)
     price = np.linalg.lstsq(posterior * root[:, None], gain * root, rcond=None)[0]
-    tried = sets[rng.choice(len(sets), size=min(_SEARCHED, len(sets)), replace=False)].copy()
+    tried = sets[
+        rng.choice(len(sets), size=min(SETTINGS.searched, len(sets)), replace=False)
+    ].copy()
     return fresh_sets(tried, pull, price, ratio, c, rng)
 
 

@@ -31,21 +31,22 @@ from dither.fit.mixture.fit import (
 )
 from dither.fit.mixture.model import Edge, Mixture
 from dither.fit.mixture.public_prior import with_public
-from dither.fit.mixture.set_tables import SetTargets, set_targets
+from dither.fit.mixture.set_fit import SetTargets, set_targets
 from dither.fit.mixture.targets import Edges, PairTargets, pair_targets, tables_pay, trees
-from dither.methods.earlier import EarlierReports, Pooled, pooled_answers
 from dither.methods.machine import Campaign, Pairs, ProtocolMachine
-from dither.methods.mixture.plan import Sets, one_way_precision, pair_plan
-from dither.methods.mixture.screen import (
+from dither.methods.mixture.plan import (
     ScreenDesign,
     ScreenEvidence,
+    Sets,
     design,
     evidence,
+    one_way_precision,
+    pair_plan,
     paying_members,
     rest_shares,
     second_round,
 )
-from dither.methods.prior import PublicPrior
+from dither.methods.prior import EarlierReports, PooledAnswers, PublicPrior, pooled_answers
 from dither.reports import Plan, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
@@ -222,11 +223,11 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
-    def _answers(self) -> Pooled:
+    def _answers(self) -> PooledAnswers:
         """What the fit is to: all answers, with those of an earlier campaign if one is known."""
         own = answers_of(self.counted)
         if not isinstance(self.prior, EarlierReports):
-            return Pooled(own, {})
+            return PooledAnswers(own, {})
         return pooled_answers(self.campaign.schema, own, self.prior)
 
     @cached_property

@@ -1,18 +1,33 @@
-"""What the mixture method asks, from public facts only: cardinalities, participants, epsilon.
+"""What the mixture method asks, from public facts and from a first screening round.
 
-Pairs at full epsilon, all of them; larger sets of attributes where one report about a set tells more about its pairs than a report
-about one pair does; and a share of single attributes. Nobody is asked pairs where they would be noise.
+The plan uses public facts only (cardinalities, participants, epsilon): all pairs at full epsilon;
+larger sets of attributes if one report about a set tells more about its pairs than a report about
+one pair; and a share of single attributes. Pairs that would be noise are not asked.
+
+The screening round decides whether there is dependence worth asking pairs for. Pairs teach the
+one-way marginals less well than single questions do, so without dependence they lose, and public
+facts cannot tell. A first round asks pairs of narrow attributes, where a test has most power, with
+so few participants that its cost stays below LOSS if no dependence is found; with two attributes no
+other pair adds to the evidence, and the limit is LOSS_ONE_PAIR. If even that would miss moderate
+dependence of two ordered attributes, there is one round, half of it about the pair: a correlation
+is learnt in far more noise than the test of single cells tolerates. The statistic of a pair is the
+squared distance of its noisy table from the product of its one-way marginals, both centred (as in
+`fit.dependence`), with mean and variance under independence computed from the mechanism's noise
+cell by cell.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
+from scipy.special import gammaincc
 
+from dither.fit.mixture.targets import Columns, PairTargets
 from dither.mechanisms import best
 from dither.methods.independent import question_shares
 from dither.reports import Question
@@ -165,3 +180,336 @@ def pairs_are_free(cardinalities: Sequence[int], epsilon: float, regret: float =
         for s in (together, alone)
     ]
     return errors[0] <= (1.0 + regret) * errors[1]
+
+
+LOSS = 0.015  # of the one-way error, if nothing is found
+LOSS_ONE_PAIR = (
+    0.1  # the same with two attributes, where a single pair is all that the screen can learn from
+)
+MOST = 0.25  # of the participants, however cheap the screen
+NARROW = 0.4  # of the attributes are screened at most
+LEVEL = 0.01  # how often the test may see dependence in independent attributes
+WORTH = 0.16  # dependence to noise of a pair, in squares, from which pairs were seen to gain
+USEFUL = 0.1  # the screen takes so few attributes that it can measure that ratio to within this
+ENOUGH = 0.04  # and no more people than measure it to within this
+SEEN = 3.0  # standard deviations: what a test finds nearly always
+MODERATE = (
+    0.1  # of the largest squared distance there is: what the screen of a single pair should find
+)
+ONLY_PAIR = 0.5  # of the people are asked alone where the only pair is asked at once
+STRONG = (
+    0.5  # of the largest squared distance there is: what dependence a screen must be able to find
+)
+
+
+@dataclass(frozen=True)
+class Screen:
+    """The first round: the attributes asked about, all their pairs equally often, and its share of the participants."""
+
+    members: tuple[int, ...]
+    share: float
+
+    @property
+    def sets(self) -> Sets:
+        pairs = list(combinations(self.members, 2))
+        return [(pair, 1.0 / len(pairs)) for pair in pairs]
+
+
+def rest_shares(
+    cardinalities: Sequence[int], epsilon: float, asked: Floats, share: float
+) -> Floats:
+    """Shares of single questions among the remaining people that make the sum of one-way errors least.
+
+    `asked` is the precision per participant of the whole campaign that each attribute has from the first round; with none the
+    shares are those of `independent`.
+    """
+    base = single_shares(cardinalities, epsilon)
+    alone = np.array([marginal_variance(c, c, epsilon) for c in cardinalities])
+    if not (asked > 0).any():
+        return base
+    wanted = base / alone  # the precisions of the best plan from scratch, up to a factor
+    low, high = 0.0, 2.0 / (1.0 - share) + float((asked / wanted).max())
+    for _ in range(60):
+        level = (low + high) / 2
+        used = float((np.maximum(level * wanted - asked, 0.0) * alone).sum())
+        low, high = (level, high) if used < 1.0 - share else (low, level)
+    out = np.maximum(low * wanted - asked, 0.0) * alone
+    return np.asarray(out / out.sum())
+
+
+def screen_cost(cardinalities: Sequence[int], epsilon: float, screen: Screen) -> float:
+    """By what part the mean one-way error grows over `independent` when the screen finds nothing."""
+    asked = screen.share * one_way_precision(cardinalities, epsilon, screen.sets)
+    rest = rest_shares(cardinalities, epsilon, asked, screen.share)
+    alone: Sets = [((i,), float(s)) for i, s in enumerate(rest)]
+    total = asked + (1.0 - screen.share) * one_way_precision(cardinalities, epsilon, alone)
+    base: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(cardinalities, epsilon))]
+    single = one_way_precision(cardinalities, epsilon, base)
+    return one_way_error(cardinalities, total) / one_way_error(cardinalities, single) - 1.0
+
+
+def _screen_share(
+    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], loss: float = LOSS
+) -> float:
+    """The largest share of the participants, at most MOST, that a screen of these attributes may use within the loss."""
+    low, high = 0.0, MOST
+    if screen_cost(cardinalities, epsilon, Screen(tuple(members), MOST)) <= loss:
+        return MOST
+    for _ in range(12):
+        middle = (low + high) / 2
+        cost = screen_cost(cardinalities, epsilon, Screen(tuple(members), middle))
+        low, high = (middle, high) if cost <= loss else (low, middle)
+    return low
+
+
+def _noise_energy(
+    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], people: float
+) -> float:
+    """The noise of a pair's table in squares, mean over the members' pairs, if so many people answer them equally often."""
+    k = np.asarray(cardinalities)[list(members)]
+    widths, counts = np.unique(k, return_counts=True)
+    total = 0.0
+    for i, a in enumerate(widths.tolist()):
+        for j, b in enumerate(widths.tolist()[: i + 1]):
+            many = counts[i] * (counts[i] - 1) / 2 if i == j else counts[i] * counts[j]
+            if many:  # a width that one attribute has makes no pair with itself, which might be wider than can be asked
+                total += float(many) * a * b * marginal_variance(a * b, a * b, epsilon)
+    return total / people
+
+
+def _width_order(cardinalities: Sequence[int]) -> list[int]:
+    """The attributes from narrow to wide; ties in an order that has nothing to do with their place in the schema."""
+    tie = np.random.default_rng(0).permutation(len(cardinalities))
+    return sorted(range(len(cardinalities)), key=lambda a: (cardinalities[a], tie[a]))
+
+
+def plan_screen(cardinalities: Sequence[int], n: int, epsilon: float) -> Screen:
+    """The first round from public facts: the narrowest attributes, so few that the ratio WORTH is measured well, and no more
+    people than that takes."""
+    order = _width_order(cardinalities)
+    everything = _noise_energy(cardinalities, epsilon, order, n)
+    least = min(3, len(order))
+    most = max(least, round(NARROW * len(order)))
+    for m in sorted({round(m) for m in np.geomspace(least, most, 9)}, reverse=True):
+        members = tuple(sorted(order[:m]))
+        screen = Screen(members, _screen_share(cardinalities, epsilon, members))
+        sharpness = _screen_deviation(cardinalities, n, epsilon, screen) / everything
+        if sharpness <= USEFUL:
+            break
+    planned = Screen(screen.members, screen.share * min(1.0, max(sharpness / ENOUGH, 0.2)))
+    return planned if len(order) > 2 else _for_one_pair(cardinalities, n, epsilon, planned)
+
+
+def _for_one_pair(cardinalities: Sequence[int], n: int, epsilon: float, planned: Screen) -> Screen:
+    """With two attributes: as many more people as it takes to see moderate dependence, within LOSS_ONE_PAIR."""
+    everybody = _screen_deviation(cardinalities, n, epsilon, Screen(planned.members, 1.0))
+    needed = SEEN * everybody / (MODERATE * _largest_distance(cardinalities, planned))
+    most = _screen_share(cardinalities, epsilon, planned.members, LOSS_ONE_PAIR)
+    return Screen(planned.members, max(planned.share, min(needed, most)))
+
+
+def _largest_distance(cardinalities: Sequence[int], screen: Screen) -> float:
+    """The squared distance from independence of two attributes that determine each other: (k-1)/k^2."""
+    k = float(np.median([cardinalities[a] for a in screen.members]))
+    return (k - 1) / k**2
+
+
+def _screen_deviation(
+    cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen
+) -> float:
+    """The standard deviation, under independence, of the mean squared distance that a screen measures."""
+    cells = [cardinalities[a] * cardinalities[b] for a, b in combinations(screen.members, 2)]
+    squares = math.fsum(2.0 * c * marginal_variance(c, c, epsilon) ** 2 for c in cells)
+    return math.sqrt(squares) / (n * screen.share)
+
+
+def _is_hopeless(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
+    """Whether even strong dependence would not be seen, or not be worth pairs once seen."""
+    strong = STRONG * _largest_distance(cardinalities, screen)
+    people = n * float(single_shares(cardinalities, epsilon)[list(screen.members)].sum())
+    seen = SEEN * _screen_deviation(cardinalities, n, epsilon, screen)
+    return strong < max(seen, WORTH * _noise_energy(cardinalities, epsilon, screen.members, people))
+
+
+def _may_miss(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
+    """Whether a screen of a single pair may leave moderate dependence unseen."""
+    seen = SEEN * _screen_deviation(cardinalities, n, epsilon, screen)
+    return seen > (1 + 1e-9) * MODERATE * _largest_distance(cardinalities, screen)
+
+
+def _line_is_seen(cardinalities: Sequence[int], n: int, epsilon: float) -> bool:
+    """Whether the part that is asked about the only pair would show that the codes of two attributes go wholly together: what the
+    noise does to their correlation, if all codes are alike frequent."""
+    cells = math.prod(cardinalities)
+    people = n * (1 - ONLY_PAIR)
+    return SEEN * math.sqrt(cells * marginal_variance(cells, cells, epsilon) / people) <= 1
+
+
+@dataclass(frozen=True)
+class ScreenEvidence:
+    """What the screen saw, pair by pair in the order of `pairs`: the squared distance from independence without its bias,
+    and its standard deviation under independence. `p_value` is for all pairs together."""
+
+    pairs: list[tuple[int, int]]
+    excess: Floats
+    null_deviation: Floats
+    p_value: float
+
+    @property
+    def found(self) -> bool:
+        return self.p_value < LEVEL
+
+    @property
+    def strength(self) -> float:
+        """A typical squared distance: between the mean, which one strong pair can rule, and the square of the mean root."""
+        roots = np.sign(self.excess) * np.sqrt(np.abs(self.excess))
+        return float(np.sqrt(max(self.excess.mean(), 0.0)) * max(roots.mean(), 0.0))
+
+
+@dataclass(frozen=True)
+class ScreenDesign:
+    """How a campaign begins, from public facts: with a screen, or in one round of pairs (`pairs`) or of single attributes.
+
+    `alone` is the share that is asked single attributes besides pairs, where that is not the usual one.
+    """
+
+    screen: Screen | None
+    pairs: bool
+    alone: float | None = None
+
+
+def design(
+    cardinalities: Sequence[int],
+    n: int,
+    epsilon: float,
+    screen: str = "auto",
+    *,
+    ordered: bool = False,
+) -> ScreenDesign:
+    """Pairs in one round where they cost no one-way precision, singles where no screen could see dependence, else a screen.
+
+    `ordered` says that all attributes have an order.
+    """
+    if len(cardinalities) < 2:
+        return ScreenDesign(None, pairs=False)
+    if screen == "never" or (screen == "auto" and pairs_are_free(cardinalities, epsilon)):
+        return ScreenDesign(None, pairs=True)
+    planned = plan_screen(cardinalities, n, epsilon)
+    only_pair = screen == "auto" and ordered and len(cardinalities) == 2
+    if (
+        only_pair
+        and _may_miss(cardinalities, n, epsilon, planned)
+        and _line_is_seen(cardinalities, n, epsilon)
+    ):
+        return ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
+    if screen == "auto" and _is_hopeless(cardinalities, n, epsilon, planned):
+        return ScreenDesign(None, pairs=False)
+    return ScreenDesign(planned, pairs=False)
+
+
+def paying_members(
+    cardinalities: Sequence[int], n: float, epsilon: float, seen: ScreenEvidence
+) -> list[int]:
+    """The attributes to ask in pairs: the longest run from the narrowest whose dependence, if it is everywhere as the screen
+    saw it, exceeds WORTH times the noise; none where that is short."""
+    if not seen.found:
+        return []
+    order, strength = _width_order(cardinalities), seen.strength
+    share = single_shares(cardinalities, epsilon)
+    for m in sorted({round(f * len(order)) for f in np.linspace(NARROW, 1.0, 13)}, reverse=True):
+        members = sorted(order[:m])
+        people = n * float(share[members].sum())
+        if m > 1 and strength >= WORTH * _noise_energy(cardinalities, epsilon, members, people):
+            return members
+    return []
+
+
+def _centred(columns: Columns, matrix: Floats) -> Floats:
+    """Each block of pairs without its row and column means."""
+    k = columns.cardinalities.astype(np.float64)
+    out = matrix - columns.spread(columns.sums(matrix) / k)
+    means = columns.sums(out.T).T / k[:, None]
+    return np.asarray(out - np.repeat(means, columns.cardinalities, axis=0))
+
+
+def _blocks(columns: Columns, matrix: Floats) -> Floats:
+    """The sum over each pair's block."""
+    return columns.sums(columns.sums(matrix).T).T
+
+
+def _square_mixed(columns: Columns, matrix: Floats) -> Floats:
+    """v -> (C o C) v along each block's columns, with C the centring matrix: (1 - 2/k) v + sum(v)/k^2."""
+    k = columns.cardinalities.astype(np.float64)
+    return np.asarray(
+        matrix * columns.spread(1.0 - 2.0 / k) + columns.spread(columns.sums(matrix) / k**2)
+    )
+
+
+def second_round(screen: Screen, sets: Sets) -> Sets:
+    """Shares of the remaining people such that both rounds together come as near to the plan `sets` as they can."""
+    asked = dict(screen.sets)
+    left = [
+        (members, max(share - screen.share * asked.get(members, 0.0), 0.0))
+        for members, share in sets
+    ]
+    total = math.fsum(share for _, share in left)
+    return [(members, share / total) for members, share in left]
+
+
+def evidence(targets: PairTargets) -> ScreenEvidence:
+    """Test all asked pairs for dependence; exact null mean and variance of each statistic, gamma law matched to them."""
+    columns, k = targets.columns, targets.columns.cardinalities.astype(np.float64)
+    product = np.outer(targets.one, targets.one)
+    energy = _blocks(columns, _centred(columns, targets.pairs - product) ** 2)
+    c0, c1, c2 = (columns.spread_pairs(c) for c in targets.pair_noise)
+    noise = c0 + product * (c1 - c2 * product)
+    shrink = np.outer(1.0 - 1.0 / k, 1.0 - 1.0 / k)
+    centred_product = _centred(columns, product) ** 2
+    own = columns.sums((targets.one - columns.spread(columns.sums(targets.one) / k)) ** 2)  # |Ca|^2
+    variance = columns.sums(targets.one_variance) / k
+    # First-order noise of the one-way marginals: a's along b and b's along a.
+    line = np.outer((k - 1) * variance, own)
+    extra = line + line.T + np.outer((k - 1) * variance, (k - 1) * variance)
+    sampling = targets.pair_noise[2]
+    mean = shrink * _blocks(columns, noise) - sampling * np.outer(own, own) + extra
+    mixed = _square_mixed(columns, _square_mixed(columns, noise).T).T
+    square = _blocks(columns, noise * mixed) - 2 * sampling * _blocks(
+        columns, noise * centred_product
+    )
+    square += (sampling * np.outer(own, own)) ** 2
+    ends = line**2 / np.maximum(k - 1, 1.0)[:, None]
+    square += ends + ends.T + 2 * _blocks(columns, noise) / np.outer(k, k) * extra
+    asked = [
+        (int(i), int(j))
+        for i, j in zip(*np.nonzero(np.triu(targets.pair_noise[1] > 0, 1)), strict=True)
+    ]
+    rows, cols = np.array(asked).T
+    energies, means = energy[rows, cols], np.maximum(mean[rows, cols], 1e-300)
+    deviations = np.sqrt(2 * np.maximum(square[rows, cols], 1e-300))
+    return ScreenEvidence(
+        asked,
+        energies - means,
+        deviations,
+        _combined(energies, means, deviations, k[rows] * k[cols]),
+    )
+
+
+def _combined(energies: Floats, means: Floats, deviations: Floats, cells: Floats) -> float:
+    """One p-value: the strongest pair, and sums over the 1, 2, 4, ... narrowest pairs, each with half of the level."""
+    single = float(_gamma_tail(energies, means, deviations).min()) * len(cells)
+    order = np.argsort(cells, kind="stable")
+    scaled = np.cumsum((energies / deviations)[order])
+    expected = np.cumsum((means / deviations)[order])
+    sizes = sorted(
+        {min(2**p, len(cells)) for p in range(1, math.ceil(math.log2(max(len(cells), 2))) + 1)}
+    )
+    last = np.array(sizes) - 1
+    sums = float(_gamma_tail(scaled[last], expected[last], np.sqrt(last + 1.0)).min()) * len(sizes)
+    return min(1.0, 2 * min(single, sums))
+
+
+def _gamma_tail(value: Floats, mean: Floats, deviation: Floats) -> Floats:
+    """The upper tail of the gamma law with this mean and deviation: exact for a sum of equal squares."""
+    return np.asarray(
+        gammaincc((mean / deviation) ** 2, np.maximum(value, 0.0) * mean / deviation**2)
+    )

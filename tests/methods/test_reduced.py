@@ -1,0 +1,260 @@
+"""Wide attributes and rules around every method: they run, keep what groups can tell, and restore from their state."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dither
+from dither.errors import SchemaError
+from dither.fit.ruled import Ruled
+from dither.methods import METHODS, restore, start
+from dither.methods.reduction import (
+    SETTINGS,
+    grouped_attribute,
+    reduce_schema,
+    with_groups,
+)
+from dither.schema import Attribute, Schema, schema_from_json
+from dither.schema.rules import Determines, Order
+from dither.simulate import simulate
+
+RNG = np.random.default_rng
+
+
+def people(values: int, rows: int, seed: int = 0) -> tuple[Schema, np.ndarray]:
+    """A city, the region it lies in deciding how often somebody has a boat, and a third attribute of no interest."""
+    rng = RNG(seed)
+    city = np.minimum(rng.geometric(4 / values, rows) - 1, values - 1)
+    boat = rng.random(rows) < np.where(city < values // 4, 0.9, 0.1)
+    schema = Schema(
+        (
+            Attribute("city", "categorical", tuple(f"c{i}" for i in range(values))),
+            Attribute("boat", "boolean", (False, True)),
+            Attribute("job", "ordinal", (1, 2, 3, 4, 5)),
+        )
+    )
+    return schema, np.stack([city, boat, rng.integers(0, 5, rows)], axis=1).astype(np.int32)
+
+
+@pytest.mark.parametrize("values", [257, 300, 3000, 100_000])
+def test_many_values_run_with_the_house_method(values: int) -> None:
+    schema, codes = people(values, 20_000)
+    machine = start("mixture", schema, 4.0, len(codes))
+    simulate(machine, codes, RNG(1))
+    model = machine.model()
+    assert isinstance(model, Ruled) == (values > SETTINGS.wide)
+    assert model.marginal(["city"]).shape == (values,)
+    assert model.sample(100, RNG(2)).max() < values
+    assert all(plan.epsilon <= 4.0 for plan in machine.plans)
+
+
+@pytest.mark.parametrize(
+    "method", [name for name in METHODS if name not in ("mixture", "independent")]
+)
+def test_many_values_run_with_every_method(method: str) -> None:
+    schema, codes = people(3000, 8000)
+    machine = start(method, schema, 4.0, len(codes))
+    simulate(machine, codes, RNG(1))
+    found = machine.model().marginal(["city", "boat"])
+    assert found.shape == (3000, 2)
+    assert found.sum() == pytest.approx(1)
+
+
+def test_dependence_between_groups_is_learnt() -> None:
+    """The first quarter of the cities has boats; asked alone, the city would say nothing about them."""
+    schema, codes = people(2000, 60_000)
+    machine = start("mixture", schema, 4.0, len(codes))
+    simulate(machine, codes, RNG(1))
+    table = machine.model().marginal(["city", "boat"])
+    near, far = table[:500].sum(axis=0), table[500:].sum(axis=0)
+    assert near[1] / near.sum() > 0.8
+    assert far[1] / far.sum() < 0.2
+
+
+def test_two_wide_attributes_and_groups_of_the_schemas_own() -> None:
+    regions = tuple("north" if i % 2 else "south" for i in range(40))
+    city = Attribute(
+        "city", "categorical", tuple(f"c{i}" for i in range(40)), missing=True, groups=regions
+    )
+    shop = Attribute("shop", "ordinal", tuple(range(5000)))
+    reduction = reduce_schema(
+        Schema((city, shop, Attribute("x", "boolean", (False, True)))), pairs=True
+    )
+    assert reduction is not None
+    assert reduction.wide == ("city", "shop")
+    assert reduction.asked.cardinalities == (3, SETTINGS.groups, 2)
+    assert reduction.asked["shop"].kind == "ordinal"
+    assert reduction.asked["city"].kind == "categorical"
+    assert reduction.asked["city"].values == ("south", "north")
+    assert len(reduction.schema["shop"].groups) == 5000
+    assert grouped_attribute(with_groups(shop)).values[0] == "0 to 156"
+
+
+def test_pairs_beyond_every_mechanism_are_grouped_widest_first() -> None:
+    plain = [
+        Attribute(name, "ordinal", tuple(range(k)))
+        for name, k in (("a", 900), ("b", 800), ("c", 100))
+    ]
+    reduction = reduce_schema(Schema(tuple(plain)), pairs=True)
+    assert reduction is not None
+    assert reduction.wide == ("a",)
+    assert reduce_schema(Schema(tuple(plain[1:])), pairs=True) is None
+    assert reduce_schema(Schema(tuple(plain)), pairs=False) is None
+
+
+def test_state_and_reports_pass_through() -> None:
+    """The same tallies from the saved state, and reports made one by one (with whole reports held out) tell the same."""
+    schema, codes = people(1500, 3000)
+    ruled = Schema(
+        (*schema.attributes, Attribute("twice", "ordinal", (2, 4, 6, 8, 10))),
+        (Determines("job", "twice", (2, 4, 6, 8, 10)),),
+    )
+    wide = np.concatenate([codes, codes[:, 2:]], axis=1)
+    machine = start("mixture", ruled, 2.0, len(wide), holdout=0.1)
+    assert machine.holdout == 0.1
+    assert machine.reduction is not None
+    simulate(machine, wide, RNG(3), path="reports")
+    again = restore(machine.state())
+    np.testing.assert_array_equal(
+        again.model().marginal(["city", "twice"]), machine.model().marginal(["city", "twice"])
+    )
+    assert machine.notes()["not_asked"] == ["twice"]
+    assert machine.notes()["asked_in_groups"] == ["city"]
+    measured = {m.attributes: m for m in machine.measured()}
+    assert measured["city",].frequencies.shape == (1500,)
+    np.testing.assert_allclose(measured["twice",].frequencies, measured["job",].frequencies)
+    asked = {
+        name
+        for plan in machine.plans
+        for question in plan.questions
+        for name in question.attributes
+    }
+    assert "twice" not in asked
+
+
+def test_a_map_that_cannot_be_learnt_must_be_stated() -> None:
+    a, b = (Attribute(name, "ordinal", tuple(range(2000))) for name in "ab")
+    with pytest.raises(SchemaError, match="state the map"):
+        reduce_schema(Schema((a, b), (Determines("a", "b"),)), pairs=True)
+
+
+def test_contradicting_orders_are_said_before_anybody_is_asked() -> None:
+    a, b = (Attribute(name, "ordinal", (1, 2)) for name in "ab")
+    with pytest.raises(SchemaError, match="before itself"):
+        start("mixture", Schema((a, b), (Order("a", "b"), Order("b", "a", True))), 1.0, 100)
+
+
+def test_intervals_of_a_release_with_a_wide_attribute() -> None:
+    schema, codes = people(1200, 4000)
+    frame = pd.DataFrame(
+        {
+            "city": [f"c{i}" for i in codes[:, 0]],
+            "boat": codes[:, 1].astype(bool),
+            "job": codes[:, 2] + 1,
+        }
+    )
+    release = dither.publish(frame, epsilon=4.0, schema=schema, seed=1, rows=500)
+    assert set(release.synthetic["city"]) <= set(schema["city"].values)
+    (interval,) = dither.bootstrap(release, [["boat", "job"]], replicates=5)
+    assert np.isfinite(interval.standard_errors).all()
+
+
+@pytest.mark.parametrize("holdout", [0.0, 0.3])
+def test_a_stated_map_is_released(holdout: float) -> None:
+    """Nobody is asked about what is determined, and no check of the finished release may look for such answers."""
+    rng = RNG(3)
+    grade, boat = rng.integers(0, 3, 4000), rng.integers(0, 2, 4000)
+    schema = Schema(
+        (
+            Attribute("grade", "categorical", ("A", "B", "C")),
+            Attribute("points", "ordinal", (1, 2, 3)),
+            Attribute("boat", "boolean", (False, True)),
+        ),
+        (Determines("grade", "points", (1, 2, 3)),),
+    )
+    frame = pd.DataFrame(
+        {"grade": np.array(["A", "B", "C"])[grade], "points": grade + 1, "boat": boat == 1}
+    )
+    release = dither.publish(
+        frame,
+        epsilon=6.0,
+        schema=schema,
+        rows=200,
+        holdout=holdout,
+        parameters={"total": 40, "screen": "never"},
+        seed=1,
+    )
+    assert (
+        release.synthetic["points"] == release.synthetic["grade"].map({"A": 1, "B": 2, "C": 3})
+    ).all()
+    assert release.query("points == 2").estimate == pytest.approx(
+        release.query("grade == 'B'").estimate
+    )
+
+
+def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
+    """Every second city has boats, which groups of neighbours hide: no interval may stand beside a figure that is far off."""
+    rng, cities = RNG(4), 40
+    city = rng.integers(0, cities, 20_000)
+    boat = rng.random(len(city)) < np.where(city % 2 == 0, 0.9, 0.1)
+    job = np.where(boat, rng.integers(1, 3, len(city)), rng.integers(3, 6, len(city)))
+    names = tuple(f"c{i}" for i in range(cities))
+    regions = tuple(f"r{i // 10}" for i in range(cities))
+    schema = Schema(
+        (
+            Attribute("city", "categorical", names, groups=regions),
+            Attribute("boat", "boolean", (False, True)),
+            Attribute("job", "ordinal", (1, 2, 3, 4, 5)),
+        )
+    )
+    frame = pd.DataFrame({"city": np.array(names)[city], "boat": boat, "job": job})
+    options = {
+        "parameters": {"total": 40, "screen": "never"},
+        "seed": 1,
+        "replicates": 5,
+        "rows": 20,
+    }
+    release = dither.publish(frame, epsilon=6.0, schema=schema, **options)
+    even = list(names[::2])
+    for answer in (
+        release.query({"boat": True, "city": even}),
+        release.query({"boat": True}, given={"city": even}),
+        release.mean("job", {"city": even}),
+    ):
+        assert answer.low is answer.high is answer.standard_error is None
+        assert any("asked in groups" in warning.message for warning in answer.warnings)
+    assert release.table(["boat"], given={"city": even}).rows[0].low is None
+    joint = release.marginal(["city", "boat"])
+    assert joint.standard_errors is None
+    assert "asked in groups" in joint.reason
+    # Alone a city is known, and with other attributes a whole region.
+    alone, region = (
+        release.query({"city": even}),
+        release.query({"boat": True, "city": list(names[:10])}),
+    )
+    assert alone.low is not None
+    assert region.low is not None
+    assert region.low <= float((boat & (city < 10)).mean()) <= region.high
+    assert release.marginal(["boat", "job"]).standard_errors is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "told"), [("mixture", True), ("privincr", True), ("lopub", False)]
+)
+def test_a_release_with_an_attribute_that_is_not_asked_is_finished(method: str, told: bool) -> None:
+    city = np.random.default_rng(0).integers(0, 3, 12_000)
+    table = pd.DataFrame(
+        {"city": city, "state": np.array([0, 1, 1])[city], "same": city, "other": city}
+    )
+    rule = {"determines": "state", "by": "city", **({"outcomes": [0, 1, 1]} if told else {})}
+    attributes = [
+        {"name": name, "kind": "ordinal", "values": [0, 1] if name == "state" else [0, 1, 2]}
+        for name in table.columns
+    ]
+    made = schema_from_json({"attributes": attributes, "rules": [rule]})
+    release = dither.publish(table, epsilon=4, schema=made, method=method, seed=1)
+    assert release.notes["not_asked"] == ["state"]
+    shown = release.synthetic
+    assert (np.array([0, 1, 1])[shown["city"]] == shown["state"]).all()
