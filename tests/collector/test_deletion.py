@@ -188,7 +188,7 @@ def test_delete_asks_first(
     shell: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     campaign = say(capsys, *NEW, "--name", "mine", "--draft")
-    assert "say --yes" in say(capsys, "delete", campaign, status=2)
+    assert "use --yes" in say(capsys, "delete", campaign, status=2)
     answers = iter("ny")
     asked: list[str] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)

@@ -218,7 +218,7 @@ def test_participants_are_told_who_gets_what(caller: Caller) -> None:
         ({"consumers": "3,5"}, "consumers"),
         ({"consumers": [{"name": "x", "edges": [0, 70]}]}, "outside"),
         ({"consumers": [7]}, "not among the edges"),
-        ({"consumers": [3], "parameters": {"consumers": "3"}}, "on their own"),
+        ({"consumers": [3], "parameters": {"consumers": "3"}}, "separately"),
         ({"consumers": [3], "method": "independent"}, "has no consumers"),
         ({"method": "mean", "consumers": [3]}, "has no consumers"),
     ],
