@@ -5,6 +5,7 @@
     │   ├── SchemaError       a schema file or an attribute definition
     │   ├── TableError        a table, a column or a value in it
     │   ├── ParameterError    an option or a method parameter
+    │   │   └── QuestionError a question that a release of this kind cannot answer
     │   ├── PrivacyError      an epsilon that cannot be kept, or a guarantee that would be broken
     │   └── TooFewAnswers     a round whose answers the method cannot use; nothing was taken in, and more people mend it
     ├── ReportError           bytes that are not a report of the question they claim to answer
@@ -47,6 +48,10 @@ class TableError(InputError):
 
 class ParameterError(InputError):
     """An option or a method parameter is wrong."""
+
+
+class QuestionError(ParameterError):
+    """A release of this kind cannot answer the question; the message says which ones it can."""
 
 
 class PrivacyError(InputError):

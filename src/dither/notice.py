@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from pathlib import Path
@@ -120,7 +121,7 @@ def weak_protection(epsilon: float, between: str = "two records") -> Notice | No
 
 
 def own_warnings(
-    warnings: tuple[Notice, ...], epsilon: float, seed: int | None, between: str = "two records"
+    warnings: Sequence[Notice], epsilon: float, seed: int | None, between: str = "two records"
 ) -> tuple[Notice, ...]:
     """The warnings of a release with those that its epsilon and its seed call for, each once."""
     weak = weak_protection(epsilon, between)

@@ -39,12 +39,8 @@ from dither.errors import InputError, ParameterError
 from dither.methods import HISTOGRAMS, MEANS
 from dither.notice import shown_epsilon, weak_protection
 from dither.progress import progress_bar
-from dither.release import check_target, load_release
-from dither.release.consumer_files import FOLDER, file_names
-from dither.release.folder import format_of
-from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
-from dither.release.histogram import HistogramRelease
-from dither.release.release import FORMAT
+from dither.release import Release, check_target, load_release
+from dither.release.number import CONSUMERS, file_names
 from dither.release.replicates import MAX_REPLICATES, MIN_REPLICATES
 from dither.reports import plan_from_json
 from dither.schema import load_schema
@@ -304,8 +300,7 @@ def finalise(
     Replicates are made here and not on the collector, which goes on taking reports of other campaigns meanwhile. So is the
     average with a prior; the collector keeps the release without it.
     """
-    form = HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT
-    check_target(output, form, overwrite=overwrite)
+    check_target(output, overwrite=overwrite)
     if replicates:
         check_whole("replicates", replicates, MIN_REPLICATES, MAX_REPLICATES)
     operator = Operator(url, key_file)
@@ -321,10 +316,10 @@ def finalise(
             raise InputError(
                 "the collector sent a release that is no zip file; check --url", where="--url"
             ) from None
-        if format_of(scratch) == HISTOGRAM_FORMAT:
-            _finish_number(HistogramRelease.load(scratch), output, rows, replicates, overwrite)
-            return
         release = load_release(scratch)
+        if release.kind == "number":
+            _finish_number(release, output, rows, replicates, overwrite)
+            return
         if prior is not None:
             release = release.with_prior(prior)
         if replicates:
@@ -348,7 +343,7 @@ def finalise(
 
 
 def _finish_number(
-    release: HistogramRelease, output: Path, rows: int | None, replicates: int, overwrite: bool
+    release: Release, output: Path, rows: int | None, replicates: int, overwrite: bool
 ) -> None:
     """Write the folder of a campaign about one number and say what is in it."""
     if rows is not None or replicates:
@@ -361,15 +356,15 @@ def _finish_number(
     print(
         f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}"
     )
-    if release.collected_mean is not None:
-        low, high = release.collected_mean.interval()
+    if release.number.collected_mean is not None:
+        low, high = release.number.collected_mean.interval()
         print(
-            f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}"
+            f"  mean     {release.number.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}"
         )
     for consumer, name in zip(
         release.consumers, file_names([c.name for c in release.consumers]), strict=True
     ):
-        print(f"  {consumer.name}: {folder / FOLDER / name}.html, .csv, .json")
+        print(f"  {consumer.name}: {folder / CONSUMERS / name}.html, .csv, .json")
     print(f"  report   {folder / 'report.html'}")
 
 

@@ -29,7 +29,7 @@ _OF_CAMPAIGNS = (
     "created",
     "finalised",
 )
-_NOT_OF_PUBLISH = ("simulated", *_OF_CAMPAIGNS)
+_NOT_OF_PUBLISH = ("simulated", "record", *_OF_CAMPAIGNS)
 _LISTS = ("columns", "drop", "keep", "missing")
 OWN_SCHEMA = "schema.json"  # a schema that was given as an object: every release folder has it under this name
 
@@ -42,7 +42,8 @@ class Call:
 
     `schema` is the file that was given, if any; `prior` the public table, if any (of a collection: when it was finalised); `rows`
     None for as many as participants. `seed` is what the caller of a simulation gave, if anything; of a collection it is the seed
-    of the fit, which nobody's noise uses.
+    of the fit, which nobody's noise uses. `record` holds every argument of a call of `histogram`, `several_values` or
+    `central_release` (see `recorded`); a call of `publish` has none.
     """
 
     epsilon: float
@@ -80,6 +81,7 @@ class Call:
     closes_at_reports: int | None = None
     assignment: str = "token"
     epsilon_reason: str = ""
+    record: JsonMapping | None = None
 
     @property
     def replayable(self) -> bool:
@@ -121,11 +123,22 @@ def call_from_json(data: JsonMapping) -> Call:
         raise ValueError(
             "call has a table that is no name, or parameters that are no table of names and values"
         )
+    check_record(call.record)
     return call
 
 
-def command(call: Call) -> str:
-    """The command line of a simulation that makes the same release from the same table, or one like it with noise of its own."""
+def recorded_call(record: JsonMapping, **facts: Any) -> Call:
+    """The call of a simulation by `histogram`, `several_values` or `central_release`."""
+    return Call(table=record.get("table"), simulated=True, record=record, **facts)
+
+
+def command(call: Call) -> str | None:
+    """The command line of a simulation that makes the same release from the same table, or one like it with noise of its own.
+
+    None if the table has no name, or the command line cannot express the call.
+    """
+    if call.record is not None:
+        return command_again(call.record)
     table = call.table or "TABLE"
     if table.startswith("-"):
         table = f"./{table}"  # a file, not an option
@@ -160,6 +173,8 @@ def campaign_command(call: Call, participants: int) -> str:
 
 def python_code(call: Call) -> str:
     """The simulation in Python."""
+    if call.record is not None:
+        return python_again(call.record)
     given = call.given()
     if call.no_privacy:
         given = {"epsilon": 1.0, **given}  # of no effect, but asked for
@@ -171,7 +186,7 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
     return f'import dither\n\nrelease = dither.{function}(\n    {inside},\n)\nrelease.save("out")'
 
 
-NEVER_RECORDED = ("name", "clock", "progress")  # of no effect on what is released
+NEVER_RECORDED = ("name", "attribute", "clock", "progress")  # of no effect on what is released
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 

@@ -360,7 +360,7 @@ def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
 def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
     if not isinstance(source, ProtocolMachine):
         given = dict(source.parameters)
-        return source.method, source.schema, source.epsilon_asked, source.participants, given
+        return source.method, source.schema, source.epsilon_asked, source.people, given
     campaign = source.campaign
     given = source.plain_parameters()
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
