@@ -308,7 +308,7 @@ def _name_of(values: Any) -> str:
     return name if isinstance(name, str) and name else NUMBER
 
 
-def histogram_machine(method: str) -> type[HistogramMachine]:
+def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
     """The class of a histogram method; an error lists the ones there are."""
     check_choice("method", method, HISTOGRAMS | MEANS)
     machine_class = HISTOGRAMS[method].load()
@@ -337,7 +337,7 @@ def collect(
     *,
     path: ReportPath = "counts",
     name: str = "the values",
-) -> HistogramMachine:
+) -> HistogramMachine[Any]:
     """The finished machine of a histogram method, driven over people by the cells of `asked_partition`."""
     schema = histogram_machine(method).schema_of(
         name, consumers, partition.edges[0], partition.edges[-1]

@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ MAX_CROWDED_SHOWN = 3  # questions named in the warning
 
 
 def make_release(
-    machine: ProtocolMachine,
+    machine: ProtocolMachine[Any],
     participants: int,
     spec: CampaignSpec,
     rows: int | None,
@@ -54,7 +55,7 @@ def make_release(
     )
 
 
-def excess_notices(machine: ProtocolMachine, spec: CampaignSpec) -> tuple[Notice, ...]:
+def excess_notices(machine: ProtocolMachine[Any], spec: CampaignSpec) -> tuple[Notice, ...]:
     """A warning if rounds of an open campaign, or single questions, took more reports than they expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
@@ -97,7 +98,7 @@ def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
 
 
 def _number_release(
-    machine: HistogramMachine | Mean,
+    machine: HistogramMachine[Any] | Mean,
     spec: CampaignSpec,
     campaign: str,
     created: str,

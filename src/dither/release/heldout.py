@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -193,7 +194,7 @@ def _squared_error(
     return float(squares.sum()), math.sqrt(2 * noise + 4 * signal)
 
 
-def heldout_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
+def heldout_notes(machine: ProtocolMachine[Any], model: Model) -> JsonObject:
     """What a release states of the reports that were held out of its fit, if any were: for one and for two attributes.
 
     Where they do not suffice for an estimate it says so instead: the campaign is over, and nobody can be asked again.

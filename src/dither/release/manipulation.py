@@ -79,6 +79,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -197,7 +198,7 @@ def set_bound(
 
 
 def manipulation_notes(
-    machine: ProtocolMachine, participants: int, *, issued: bool, on_arrival: bool = False
+    machine: ProtocolMachine[Any], participants: int, *, issued: bool, on_arrival: bool = False
 ) -> JsonObject:
     """For each attribute how far 1 % and 5 % of dishonest participants could move any share or range of it.
 

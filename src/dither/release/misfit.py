@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincc, gammaln
@@ -467,7 +468,7 @@ def _noise(targets: PairTargets, pair: tuple[int, int], frequencies: Floats) -> 
     return np.asarray(np.maximum(c0 + frequencies * (c1 - c2 * frequencies), 1e-3 * c2))
 
 
-def misfit_notes(machine: ProtocolMachine, model: Model) -> JsonObject:
+def misfit_notes(machine: ProtocolMachine[Any], model: Model) -> JsonObject:
     """The pairs whose raw estimates the model does not fit, for a release's notes; nothing where all fit or none were asked.
 
     The test needs no replicates: squared residuals in units of the raw noise, which a model fitted to the data can only make

@@ -130,7 +130,7 @@ class Release:
     @classmethod
     def from_machine(
         cls,
-        machine: ProtocolMachine,
+        machine: ProtocolMachine[Any],
         call: Call,
         participants: int,
         draw: tuple[np.random.Generator, np.random.Generator],
@@ -225,7 +225,7 @@ class Release:
     @classmethod
     def from_number(
         cls,
-        machine: HistogramMachine | Mean,
+        machine: HistogramMachine[Any] | Mean,
         call: Call,
         attribute: str,
         partition: Partition | None = None,
@@ -834,7 +834,7 @@ def _plain_field(name: str, value: Any) -> Any:
 
 
 def _central_guarantee(
-    machine: ProtocolMachine, call: Call, participants: int
+    machine: ProtocolMachine[Any], call: Call, participants: int
 ) -> CentralGuarantee | None:
     """The guarantee towards readers of the release; None where a seed can replay the noise."""
     prior = machine.core.prior
@@ -849,7 +849,7 @@ def _central_guarantee(
     return central_guarantee([*machine.tallies, *earlier.tallies], people)
 
 
-def _stored_state(machine: ProtocolMachine, notes: JsonMapping) -> bytes:
+def _stored_state(machine: ProtocolMachine[Any], notes: JsonMapping) -> bytes:
     """The machine's state without the tallies of an earlier release that its fit left out."""
     prior = machine.core.prior
     if not isinstance(prior, EarlierReports) or notes["prior"]["share_of_prior"] > 0:

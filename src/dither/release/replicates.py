@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def _number(value: object) -> float:
 
 
 def redraw(
-    machine: ProtocolMachine, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
+    machine: ProtocolMachine[Any], model: Model, rng: np.random.Generator, came: Sequence[int] = ()
 ) -> None:
     """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
 
@@ -159,7 +159,7 @@ def redraw(
         )
 
 
-def check_redrawable(machine: ProtocolMachine) -> None:
+def check_redrawable(machine: ProtocolMachine[Any]) -> None:
     """An error before anybody is asked if the open round's tallies could not be drawn again."""
     plan = machine.plan()
     if plan is not None and plan.tally != "counts":
@@ -230,7 +230,7 @@ QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 
 
 def bootstrap(
-    source: Release | ProtocolMachine,
+    source: Release | ProtocolMachine[Any],
     attributes: Sequence[Sequence[str]],
     *,
     replicates: int = 20,
@@ -260,7 +260,7 @@ def bootstrap(
 
 
 def prepare_bootstrap(
-    source: Release | ProtocolMachine,
+    source: Release | ProtocolMachine[Any],
     *,
     replicates: int = 20,
     seed: int = 0,
@@ -350,14 +350,14 @@ def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
     return Reports(schema, tuple(answers_of(counted))) if counted else None
 
 
-def _machine_of(source: Release | ProtocolMachine) -> Release | ProtocolMachine:
+def _machine_of(source: Release | ProtocolMachine[Any]) -> Release | ProtocolMachine[Any]:
     """The finished protocol that a release carries, without what was held out of the fit; else the source itself."""
     if not isinstance(source, ProtocolMachine) and source.state is not None:
         source = restore(source.state)
     return source.machine if isinstance(source, HoldOut) else source
 
 
-def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, JsonObject]:
+def _facts(source: Release | ProtocolMachine[Any]) -> tuple[str, Schema, float, int, JsonObject]:
     if not isinstance(source, ProtocolMachine):
         given = dict(source.parameters)
         return source.method, source.schema, source.epsilon_asked, source.people, given
@@ -366,11 +366,11 @@ def _facts(source: Release | ProtocolMachine) -> tuple[str, Schema, float, int, 
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given
 
 
-def _pair_targets_of(machine: ProtocolMachine) -> PairTargets:
+def _pair_targets_of(machine: ProtocolMachine[Any]) -> PairTargets:
     return pair_targets(machine.core.campaign.schema, answers_of(machine.core.counted))
 
 
-def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
+def _asked_together(machine: ProtocolMachine[Any]) -> frozenset[frozenset[str]]:
     """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
     machine = machine.core
     answers = answers_of(machine.counted)
@@ -388,11 +388,11 @@ def _asked_together(machine: ProtocolMachine) -> frozenset[frozenset[str]]:
     )
 
 
-def _notes_of(source: Release | ProtocolMachine) -> JsonMapping:
+def _notes_of(source: Release | ProtocolMachine[Any]) -> JsonMapping:
     return source.notes() if isinstance(source, ProtocolMachine) else source.notes
 
 
-def _learns_dependence(source: Release | ProtocolMachine) -> bool:
+def _learns_dependence(source: Release | ProtocolMachine[Any]) -> bool:
     """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
     notes = source.notes() if isinstance(source, ProtocolMachine) else source.notes
     return (
