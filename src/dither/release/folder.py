@@ -200,11 +200,6 @@ def write_json(data: JsonObject, path: Path) -> None:
     )
 
 
-def is_release(folder: str | Path) -> bool:
-    """Whether a folder holds a release that this version reads."""
-    return _format_of(Path(folder)) in (FORMAT, *_EARLIER_KINDS)
-
-
 def _format_of(folder: Path) -> str | None:
     """The format that a folder's manifest names, None if it can't be read."""
     try:
