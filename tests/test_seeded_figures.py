@@ -91,7 +91,7 @@ def histogram(method: str, **options: Any) -> dict[str, Any]:
     )
     return {
         "epsilon": release.epsilon_achieved,
-        "bits": release.bits_per_report,
+        "bits": release.number.bits_per_report,
         "estimates": [c.estimates.tolist() for c in release.consumers],
         "errors": [c.standard_errors.tolist() for c in release.consumers],
     }
@@ -120,8 +120,8 @@ def central(method: str) -> dict[str, Any]:
         replicates=2,
     )
     out: dict[str, Any] = {"epsilon": release.epsilon_achieved, "rows": release.rows}
-    if release.estimate is not None:
-        out["estimate"] = release.estimate.tolist()
+    if release.cells.estimate is not None:
+        out["estimate"] = release.cells.estimate.tolist()
     else:
         out["synthetic"] = [int((np.array(release.synthetic["sex"].to_pylist()) == "Female").sum())]
     return out

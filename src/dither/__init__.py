@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from dither._publish import publish as publish
     from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
-    from dither.central.release import CentralRelease as CentralRelease
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
     from dither.evaluation import evaluate as evaluate
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from dither.planner import forecast as forecast
     from dither.release import Release as Release
     from dither.release import load_release as load_release
-    from dither.release.histogram import HistogramRelease as HistogramRelease
     from dither.release.replicates import bootstrap as bootstrap
     from dither.schema import Attribute as Attribute
     from dither.schema import Schema as Schema
@@ -64,12 +62,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Attribute": "dither.schema",
-    "CentralRelease": "dither.central.release",
     "Comparison": "dither.lab.comparison",
     "Consumer": "dither.methods.histogram.consumer",
     "DitherError": "dither.errors",
     "Forecast": "dither.planner",
-    "HistogramRelease": "dither.release.histogram",
     "Release": "dither.release",
     "Schema": "dither.schema",
     "Synthesiser": "dither._synthesiser",

@@ -1,4 +1,4 @@
-"""Values in, a histogram release out: each value is one simulated participant."""
+"""Simulate a collection of one number: each value is one participant."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ from dither.methods.machine import build_parameters
 from dither.methods.mean import Mean
 from dither.notice import Notice
 from dither.randomness import RandomStream, check_seed, generator
-from dither.release.call import recorded
-from dither.release.histogram import ConsumerHistogram, HistogramRelease
+from dither.release import ConsumerHistogram, NumberContent, Release
+from dither.release.call import recorded, recorded_call
+from dither.release.query.numbers import number_schema
 from dither.simulate import PATHS, NumberPeople, drive
 from dither.simulate import Path as ReportPath
 from dither.types import AnyArray, Floats, Integers, JsonMapping
 
+# The name of a number that has none.
+NUMBER = "number"
 SeveralMethod = Literal["one", "independent", "summed"]
 
 
@@ -69,7 +72,7 @@ def several_values(
     parameters: JsonMapping | None = None,
     path: ReportPath = "counts",
     seed: int | None = None,
-) -> HistogramRelease:
+) -> Release:
     """Histograms of all values of all participants; `values` holds one list of numbers per participant, at most `most`
     long.
 
@@ -84,7 +87,7 @@ def several_values(
     1200
     """
     consumers, seed = list(consumers), check_seed(seed)
-    call = recorded(several_values, locals())
+    record = recorded(several_values, locals())
     check_epsilon(epsilon)
     check_choice("method", method, get_args(SeveralMethod))
     given = build_parameters(_SeveralParameters, parameters or {}, method)
@@ -114,29 +117,39 @@ def several_values(
             most**2 * v + _which(c / most, answers, most)
             for c, v in zip(counts, variances, strict=True)
         )
-    return HistogramRelease(
+    bits = chosen.report_bits * reports
+    if method == "summed":
+        bits = chosen.cells * most.bit_length()
+    content = NumberContent(
+        attribute=NUMBER,
+        low=low,
+        high=high,
+        partition=partition.edges,
         consumers=tuple(
             ConsumerHistogram(
                 c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon
             )
             for c, count, variance in zip(asked, counts, variances, strict=True)
         ),
-        epsilon_asked=float(epsilon),
-        epsilon_achieved=chosen.epsilon_of(reports),
-        bits_per_report=chosen.cells * most.bit_length()
-        if method == "summed"
-        else chosen.report_bits * reports,
-        method=f"several-{method}",
         mechanisms=(chosen.name,),
+        bits_per_report=bits,
+    )
+    return Release(
+        call=recorded_call(
+            record,
+            epsilon=float(epsilon),
+            method=f"several-{method}",
+            seed=seed,
+            path=path,
+            parameters=asdict(built),
+        ),
+        content=content,
+        schema=number_schema(NUMBER, partition.edges),
+        epsilon_achieved=chosen.epsilon_of(reports),
         participants=len(slots.cells),
-        low=low,
-        high=high,
-        partition=partition.edges,
-        seed=seed,
-        path=path,
-        parameters=asdict(built),
+        rounds=1,
+        rows=0,
         notes={"most": most, "epsilon_each": chosen.epsilon},
-        call=call,
     )
 
 
@@ -240,7 +253,8 @@ def histogram(
     path: ReportPath = "counts",
     seed: int | None = None,
     name: str = "the values",
-) -> HistogramRelease:
+    attribute: str | None = None,
+) -> Release:
     """Collect one numeric value per person for several consumers, each with its own bins.
 
     A consumer is a count of bins, a list of edges, a dictionary (name, bins | width | edges, epsilon) or a
@@ -257,7 +271,7 @@ def histogram(
     (['2 bins', '5 bins'], True)
     """
     consumers, seed = list(consumers), check_seed(seed)
-    call = recorded(histogram, locals())
+    record = recorded(histogram, locals())
     check_epsilon(epsilon)
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)
@@ -272,25 +286,29 @@ def histogram(
     if out_of_range == "drop":
         warnings.append(DROPPED)
     rng, numbers = generator(seed, 6), policed.values
-    known = {
-        "seed": seed,
-        "path": path,
+    call = recorded_call(record, epsilon=epsilon, method=method, seed=seed, path=path)
+    attribute = attribute or _name_of(values)
+    facts: dict[str, Any] = {
         "warnings": tuple(warnings),
-        "call": call,
-        "moved": policed.outside,
+        "clipped": {attribute: policed.outside} if policed.outside else {},
     }
     if method in MEANS:
-        return HistogramRelease.from_mean(
-            _collect_mean(numbers, low, high, epsilon, rng, parameters, path=path), **known
-        )
+        mean = _collect_mean(numbers, low, high, epsilon, rng, parameters, path=path)
+        return Release.from_number(mean, call, attribute, **facts)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(
         method, people, asked, partition, epsilon, rng, parameters, path=path, name=name
     )
-    return HistogramRelease.from_machine(machine, partition, consistent=consistent, **known)
+    return Release.from_number(machine, call, attribute, partition, consistent=consistent, **facts)
 
 
-def histogram_machine(method: str) -> type[HistogramMachine]:
+def _name_of(values: Any) -> str:
+    """The name of a pandas or polars column, else "number"."""
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) and name else NUMBER
+
+
+def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
     """The class of a histogram method; an error lists the ones there are."""
     check_choice("method", method, HISTOGRAMS | MEANS)
     machine_class = HISTOGRAMS[method].load()
@@ -319,7 +337,7 @@ def collect(
     *,
     path: ReportPath = "counts",
     name: str = "the values",
-) -> HistogramMachine:
+) -> HistogramMachine[Any]:
     """The finished machine of a histogram method, driven over people by the cells of `asked_partition`."""
     schema = histogram_machine(method).schema_of(
         name, consumers, partition.edges[0], partition.edges[-1]

@@ -5,6 +5,7 @@
     │   ├── SchemaError       a schema file or an attribute definition
     │   ├── TableError        a table, a column or a value in it
     │   ├── ParameterError    an option or a method parameter
+    │   │   └── QuestionError a question that a release of this kind cannot answer
     │   ├── PrivacyError      an epsilon that cannot be kept, or a guarantee at risk
     │   └── TooFewAnswers     too few answers for the method; the round can stay open
     ├── ReportError           bytes that are not a report of the question they name
@@ -49,6 +50,10 @@ class TableError(InputError):
 
 class ParameterError(InputError):
     """An option or a method parameter is wrong."""
+
+
+class QuestionError(ParameterError):
+    """A release of this kind cannot answer the question; the message says which ones it can."""
 
 
 class PrivacyError(InputError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from pathlib import Path
@@ -128,7 +129,7 @@ def weak_protection(epsilon: float, between: str = "two records") -> Notice | No
 
 
 def own_warnings(
-    warnings: tuple[Notice, ...], epsilon: float, seed: int | None, between: str = "two records"
+    warnings: Sequence[Notice], epsilon: float, seed: int | None, between: str = "two records"
 ) -> tuple[Notice, ...]:
     """Add the warnings that follow from epsilon and seed, without duplicates."""
     weak = weak_protection(epsilon, between)

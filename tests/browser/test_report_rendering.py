@@ -15,7 +15,7 @@ from dither.fit import Marginal
 from dither.fit.mixture.model import Mixture
 from dither.lab.harness import Bench, Chart, Study, execute
 from dither.notice import Notice
-from dither.release import Call, Release, truth_from_codes
+from dither.release import Call, Release, TableContent, truth_from_codes
 from dither.release.amplification import Bound, CentralGuarantee
 from dither.schema import Attribute, Schema
 
@@ -127,10 +127,8 @@ def wide_release(attributes: int) -> Release:
     measured = [Marginal((n,), model.marginal([n]), np.full(5, 0.01), 3000) for n in schema.names]
     return Release(
         call=Call(epsilon=2.0, method="mixture", simulated=True),
+        content=TableContent(model, None, measured),
         schema=schema,
-        model=model,
-        synthetic=None,
-        measured=measured,
         epsilon_achieved=2.0,
         participants=3000,
         rounds=1,

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import dither.cli
-from dither.central.answers import covered
 from dither.central.curator import advise, central_release
 from dither.central.methods import CENTRAL
-from dither.central.release import CentralRelease
 from dither.errors import ParameterError
 from dither.methods.machine import describe_parameters
+from dither.release import Release
+from dither.release.cells import covered
 from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 SCHEMA = Schema(
@@ -106,7 +106,7 @@ def test_counts_add_up_and_survive_a_folder(tmp_path: Path) -> None:
     assert young.estimate + old.estimate + absent.estimate == pytest.approx(everybody.estimate)
     assert young.standard_error is not None
     assert young.low < young.estimate < young.high
-    again = CentralRelease.load(made.save(tmp_path / "out"))
+    again = Release.load(made.save(tmp_path / "out"))
     assert again.count({"age": (20, 40)}) == young
     assert made.count({"age": (20, 40)}, level=0.5).high < young.high
     bare = central_release(
@@ -215,8 +215,8 @@ def test_a_release_says_first_that_a_curator_holds_the_records(
     ]
     assert dither.cli.run([*words, "-o", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.startswith("central: a curator holds the table")
-    made = CentralRelease.load(tmp_path / "out")
-    assert repr(made).startswith("CentralRelease(central: a curator holds the table")
+    made = Release.load(tmp_path / "out")
+    assert repr(made).startswith("Release(central: a curator holds the table")
     assert next(iter(made.to_json().values())) == "central: a curator holds the table"
     page = made.report()
     body = page[page.index("<body") :]

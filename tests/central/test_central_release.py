@@ -16,9 +16,16 @@ import dither.cli
 from dither.central.curator import central_release, whole_cells
 from dither.central.measurement import check_counts, check_neighbours, domain_size
 from dither.central.methods import CENTRAL, central_method
-from dither.central.release import CENTRAL_TRUST, FORMAT, CentralRelease
-from dither.errors import InputError, ParameterError, PrivacyError, SchemaError, StateError
+from dither.errors import (
+    InputError,
+    ParameterError,
+    PrivacyError,
+    QuestionError,
+    SchemaError,
+)
 from dither.notice import REPLAYABLE
+from dither.release import Release
+from dither.release.cells import CENTRAL_TRUST
 from dither.release.folder import check_target
 from dither.schema import Schema
 from dither.schema.attribute import Attribute
@@ -68,7 +75,7 @@ def test_every_method_makes_a_table_like_the_input(method: str, neighbours: str)
         assert made.rows == 3000
     manifest = made.to_json()
     assert manifest["trust_model"] == (
-        CENTRAL_TRUST if method != "csm-records" else made.trust_model
+        CENTRAL_TRUST if method != "csm-records" else made.cells.trust_model
     )
     assert ("local" in manifest["trust_model"]) == (method == "csm-records")
     json.dumps(manifest, allow_nan=False)
@@ -79,7 +86,7 @@ def test_columns_are_chosen_and_ordered() -> None:
         table(), epsilon=5.0, method="laplace", columns=["old", "colour"], schema=SCHEMA, seed=3
     )
     assert made.synthetic.schema.names == ["old", "colour"]
-    cells = made.histogram()
+    cells = made.cells.histogram(made.schema)
     assert cells.num_rows == 6
     truth = count_cells(
         np.stack(
@@ -104,7 +111,7 @@ def test_the_same_seed_gives_the_same_release_and_says_it_is_not_private() -> No
         for s in (1, 1, 2)
     )
     assert one.synthetic.equals(two.synthetic)
-    assert not np.array_equal(one.estimate, other.estimate)
+    assert not np.array_equal(one.cells.estimate, other.cells.estimate)
     assert REPLAYABLE in one.warnings
     assert one.to_json()["private"] is False
 
@@ -114,7 +121,7 @@ def test_without_a_seed_the_noise_is_fresh() -> None:
         central_release(table(), epsilon=0.5, method="laplace", schema=SCHEMA, replicates=0)
         for _ in range(2)
     )
-    assert not np.array_equal(one.estimate, two.estimate)
+    assert not np.array_equal(one.cells.estimate, two.cells.estimate)
     assert one.seed is None
     assert one.to_json()["private"] is True
     assert REPLAYABLE not in one.warnings
@@ -124,10 +131,10 @@ def test_standard_errors_cover_the_laplace_noise() -> None:
     made = central_release(
         table(), epsilon=0.5, method="laplace", schema=SCHEMA, seed=5, replicates=200
     )
-    assert made.standard_errors is not None
+    assert made.cells.standard_errors is not None
     wanted = math.sqrt(2 * math.exp(-0.5)) / (1 - math.exp(-0.5))
     # the mean of 24 cells x 200 draws; relative spread of a squared Laplace draw is sqrt(5)
-    assert np.sqrt((made.standard_errors**2).mean()) == pytest.approx(
+    assert np.sqrt((made.cells.standard_errors**2).mean()) == pytest.approx(
         wanted, rel=5 * math.sqrt(5 / (24 * 200)) / 2
     )
 
@@ -173,10 +180,10 @@ def test_wide_tables_only_fit_privbayes() -> None:
     made = central_release(
         data, epsilon=1.0, method="privbayes", schema=schema, seed=1, parameters={"degree": 1}
     )
-    assert made.estimate is None
+    assert made.cells.estimate is None
     assert made.synthetic.num_columns == 22
-    with pytest.raises(StateError, match="no histogram"):
-        made.histogram()
+    with pytest.raises(QuestionError, match="no histogram"):
+        made.cells.histogram(made.schema)
 
 
 def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
@@ -208,10 +215,10 @@ def test_folder_is_whole_and_only_replaces_its_own_kind(tmp_path: Path) -> None:
     other = tmp_path / "local"
     other.mkdir()
     (other / "release.json").write_text('{"format": "another"}')
-    with pytest.raises(InputError, match="another kind"):
-        check_target(other, FORMAT)
+    with pytest.raises(InputError, match="another version"):
+        check_target(other)
     with pytest.raises(InputError, match="is a file"):
-        check_target(other / "release.json", FORMAT)
+        check_target(other / "release.json")
 
 
 def test_checks_of_arrays_and_names() -> None:
@@ -344,15 +351,15 @@ def test_a_saved_release_reads_back(method: str, replicates: int, tmp_path: Path
     made = central_release(
         table(300), epsilon=1.0, method=method, schema=SCHEMA, seed=3, replicates=replicates
     )
-    again = CentralRelease.load(made.save(tmp_path / "out"))
+    again = Release.load(made.save(tmp_path / "out"))
     assert again.to_json() == made.to_json()
     assert again.warnings == made.warnings
     assert again.schema == made.schema
     assert again.synthetic.equals(made.synthetic)
     assert again.report() == made.report()
     for was, now in (
-        (made.estimate, again.estimate),
-        (made.standard_errors, again.standard_errors),
+        (made.cells.estimate, again.cells.estimate),
+        (made.cells.standard_errors, again.cells.standard_errors),
     ):
         assert (was is None) == (now is None)
         assert was is None or np.array_equal(was, now)
@@ -364,21 +371,21 @@ def test_an_empty_table_reads_back(tmp_path: Path) -> None:
         for s in range(4)
     ]
     empty = next(release for release in made if release.rows == 0)
-    again = CentralRelease.load(empty.save(tmp_path / "out"))
+    again = Release.load(empty.save(tmp_path / "out"))
     assert again.synthetic.num_rows == 0
     assert again.report() == empty.report()
 
 
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a release"):
-        CentralRelease.load(tmp_path / "nowhere")
+        Release.load(tmp_path / "nowhere")
     made = central_release(
         table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=0
     )
     out = made.save(tmp_path / "out")
     manifest = json.loads((out / "release.json").read_text())
     for change, words in (
-        ({"format": "dither-release-1"}, "another kind"),
+        ({"kind": "table"}, "model.bin cannot be read"),
         ({"method": "laplas"}, "laplas"),
         ({"neighbours": "all"}, "neighbours"),
         ({"warnings": [{"code": 1}]}, "a code and a message"),
@@ -386,17 +393,17 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     ):
         (out / "release.json").write_text(json.dumps(manifest | change))
         with pytest.raises(InputError, match=words):
-            CentralRelease.load(out)
-    (out / "release.json").write_text(json.dumps({"format": FORMAT, "method": "csm"}))
+            Release.load(out)
+    (out / "release.json").write_text(json.dumps({"format": "dither-release-2", "method": "csm"}))
     with pytest.raises(InputError, match=r"release.json is damaged"):
-        CentralRelease.load(out)
+        Release.load(out)
     (out / "release.json").write_text(json.dumps(manifest))
     (out / "histogram.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(InputError, match="not a whole"):
-        CentralRelease.load(out)
+        Release.load(out)
     (out / "synthetic.parquet").unlink()
     with pytest.raises(InputError, match="not a whole"):
-        CentralRelease.load(out)
+        Release.load(out)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +464,7 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
     made = central_release(
         table(300), epsilon=1.0, method="laplace", schema=SCHEMA, seed=3, replicates=3
     )
-    cells = made.estimate.size
+    cells = made.cells.estimate.size
 
     def damaged(change: Callable[[Path], object]) -> Path:
         out = made.save(tmp_path / "out", overwrite=True)
@@ -474,7 +481,7 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
     def deviations(array: np.ndarray) -> Callable[[Path], object]:
         return lambda out: (out / "deviations.bin").write_bytes(pack({}, {"deviations": array}))
 
-    assert CentralRelease.load(damaged(lambda out: None)).count() == made.count()
+    assert Release.load(damaged(lambda out: None)).count() == made.count()
     for change, words in (
         (lambda out: (out / "deviations.bin").unlink(), "does not have 3 repetitions"),
         (deviations(np.zeros((0, cells))), "number for each"),
@@ -496,7 +503,7 @@ def test_parts_that_are_missing_or_of_another_release_are_named(tmp_path: Path) 
         (manifest(seed="x"), "seed"),
     ):
         with pytest.raises(InputError, match=words):
-            CentralRelease.load(damaged(change))
+            Release.load(damaged(change))
 
 
 def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_path: Path) -> None:
@@ -505,22 +512,22 @@ def test_a_seed_that_was_written_is_warned_of_whatever_the_manifest_says(tmp_pat
     )
     manifest = json.loads((out / "release.json").read_text())
     (out / "release.json").write_text(json.dumps(manifest | {"warnings": []}))
-    assert REPLAYABLE in CentralRelease.load(out).warnings
+    assert REPLAYABLE in Release.load(out).warnings
 
 
 def test_marginals_are_sums_of_the_cells() -> None:
     made = central_release(
         table(), epsilon=3.0, method="laplace", schema=SCHEMA, seed=5, replicates=3
     )
-    assert made.estimate is not None
-    assert made.standard_errors is not None
-    cells, total = made.estimate.reshape(3, 4, 2), made.estimate.sum()
-    assert made.deviations is not None
+    assert made.cells.estimate is not None
+    assert made.cells.standard_errors is not None
+    cells, total = made.cells.estimate.reshape(3, 4, 2), made.cells.estimate.sum()
+    assert made.cells.deviations is not None
     one = made.marginal("size")
     assert one.attributes == ("size",)
     assert one.labels == (SCHEMA["size"].labels,)
     assert one.frequencies == pytest.approx(cells.sum(axis=(0, 2)) / total, abs=1e-9)
-    off = made.deviations.reshape(-1, 3, 4, 2).sum(axis=(1, 3))
+    off = made.cells.deviations.reshape(-1, 3, 4, 2).sum(axis=(1, 3))
     share = cells.sum(axis=(0, 2)) / total
     off = (off - share * off.sum(axis=1, keepdims=True)) / total
     assert one.standard_errors == pytest.approx(np.sqrt((off**2).mean(axis=0)))
@@ -620,5 +627,7 @@ def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
     made = central_release(table(50), **given)
     assert made.epsilon_achieved <= epsilon
     assert (
-        np.all(np.isfinite(made.estimate)) if made.estimate is not None else method == "csm-records"
+        np.all(np.isfinite(made.cells.estimate))
+        if made.cells.estimate is not None
+        else method == "csm-records"
     )

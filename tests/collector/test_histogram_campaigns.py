@@ -24,7 +24,7 @@ from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.methods import HISTOGRAMS
 from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
 from dither.methods.mean import Mean
-from dither.release.histogram import HistogramRelease
+from dither.release import Release
 from dither.schema import Schema
 
 LOW, HIGH, N = 0.0, 60.0, 3000
@@ -86,13 +86,13 @@ def _post(caller: Caller, address: str, body: bytes) -> Any:
     return caller.connection.request("POST", address, body, {"content-type": REPORTS_TYPE})
 
 
-def finish(caller: Caller, campaign: str, folder: Path) -> HistogramRelease:
+def finish(caller: Caller, campaign: str, folder: Path) -> Release:
     for step, body in (("close-round", {"round": 0}), ("finalise", {})):
         answer = caller.admin("POST", f"/{campaign}/{step}", body)
         assert answer.status == 200, answer
     with zipfile.ZipFile(io.BytesIO(caller.admin("GET", f"/{campaign}/release").body)) as archive:
         archive.extractall(folder)
-    return HistogramRelease.load(folder)
+    return Release.load(folder)
 
 
 def off(found: np.ndarray, errors: np.ndarray, truth: np.ndarray) -> float:
@@ -100,18 +100,18 @@ def off(found: np.ndarray, errors: np.ndarray, truth: np.ndarray) -> float:
     return float(np.abs((found - truth) / errors).max())
 
 
-def check_figures(release: HistogramRelease, holdout: float = 0.0) -> None:
+def check_figures(release: Release, holdout: float = 0.0) -> None:
     """Everything that is said lies within its errors, and these are small enough to tell a wrong answer."""
     if release.method == "mean":
-        assert release.collected_mean is not None
+        assert release.number.collected_mean is not None
         truth = float(np.mean(VALUES))
         assert (
-            abs(release.collected_mean.estimate - truth)
-            < SURE * release.collected_mean.standard_error
+            abs(release.number.collected_mean.estimate - truth)
+            < SURE * release.number.collected_mean.standard_error
         )
         assert (
-            abs(release.collected_mean.estimate - (HIGH - truth))
-            > SURE * release.collected_mean.standard_error
+            abs(release.number.collected_mean.estimate - (HIGH - truth))
+            > SURE * release.number.collected_mean.standard_error
         )
         return
     for consumer in release.consumers:
@@ -139,7 +139,7 @@ def test_a_campaign_about_a_number_is_right_within_its_errors(
     assert abs(release.participants - N) < (300 if method == "sampled" else 1)
     assert release.epsilon_achieved <= described["epsilon"]
     assert release.campaign is not None
-    assert (release.campaign.campaign, release.campaign.clip, release.seed) == (
+    assert (release.call.campaign, release.number.clip, release.seed) == (
         campaign,
         True,
         None,
@@ -153,10 +153,12 @@ def test_a_campaign_about_a_number_is_right_within_its_errors(
         assert names == {
             f"{name}.{end}" for name in ("3-bins", "tax-office") for end in ("csv", "html", "json")
         }
-    if release.cells is not None:
-        assert release.answer(6).estimates.shape == (6,), "late questions, from the folder alone"
+    if release.number.cells is not None:
+        assert release.number.answer(6).estimates.shape == (6,), (
+            "late questions, from the folder alone"
+        )
     if method == "smart":
-        assert release.mechanisms == ("strategy",)
+        assert release.number.mechanisms == ("strategy",)
 
 
 @pytest.mark.parametrize("method", ["chp", "mean"])

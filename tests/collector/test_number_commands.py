@@ -15,7 +15,7 @@ from collector_harness import KEY, ServerThread
 
 from dither import cli
 from dither.collector.sqlite import SqliteStore
-from dither.release.histogram import HistogramRelease
+from dither.release import Release
 
 NUMBER = (
     "--histogram",
@@ -76,11 +76,11 @@ def test_consumers_of_a_file_and_of_options_get_a_page_and_files_each(
     told = run(capsys, "campaign", "finalise", campaign, "-o", "out", "--rows", "10")
     assert "consumers/Tax-office-b.html" in told
     assert "synthetic" not in told
-    release = HistogramRelease.load(folder / "out")
+    release = Release.load(folder / "out")
     assert [c.name for c in release.consumers] == ["3 bins", "5 bins", "Tax office <b>", "union"]
     assert release.epsilon_achieved <= 1.0, "the smallest that anybody asked for"
     assert release.campaign is not None
-    assert (release.campaign.title, release.campaign.number, release.campaign.clip) == (
+    assert (release.call.title, release.number.attribute, release.number.clip) == (
         "What people earn",
         "pay",
         True,

@@ -132,7 +132,7 @@ def test_bits_are_the_union_of_edges() -> None:
             parameters={"mechanism": "sue"},
             seed=1,
         )
-        assert release.bits_per_report == cells == len(release.partition) - 1
+        assert release.number.bits_per_report == cells == len(release.number.partition) - 1
         split = histogram(
             [0.5] * 50,
             consumers=bins,
@@ -143,7 +143,7 @@ def test_bits_are_the_union_of_edges() -> None:
             parameters={"mechanism": "sue"},
             seed=1,
         )
-        assert split.bits_per_report == sum(bins)
+        assert split.number.bits_per_report == sum(bins)
     assert build("grr", 13, 3.0).report_bits == 4
 
 
@@ -182,7 +182,7 @@ def test_one_bin_needs_no_question() -> None:
             [0.2, 0.8], consumers=[1], epsilon=1.0, low=0, high=1, method=way, seed=1
         )
         assert release.consumers[0].estimates.tolist() == [2.0]
-        assert (release.epsilon_achieved, release.bits_per_report) == (0.0, 0)
+        assert (release.epsilon_achieved, release.number.bits_per_report) == (0.0, 0)
     beside = histogram(
         [0.2, 0.8],
         consumers=[1, 3],
@@ -234,7 +234,7 @@ def test_consistent_histograms_agree_and_are_not_negative() -> None:
 def test_a_range_from_the_data_is_said_to_leak() -> None:
     release = histogram([1.0, 2.0, 5.0] * 10, consumers=[2], epsilon=1.0, seed=1)
     assert "reveals" in release.warnings[0].message
-    assert (release.low, release.high) == (1.0, 5.0)
+    assert (release.number.low, release.number.high) == (1.0, 5.0)
 
 
 def test_dropping_is_said_to_tell() -> None:

@@ -14,7 +14,7 @@ import pytest
 import dither
 import dither.cli
 from dither.errors import ParameterError
-from dither.release.histogram import HistogramRelease
+from dither.release import Release
 
 
 @pytest.fixture
@@ -111,18 +111,18 @@ def test_a_mean_alone(
         "a mirrored scale would be seen"
     )
     assert json.loads((out / "release.json").read_text()) == document
-    loaded = HistogramRelease.load(out)
+    loaded = Release.load(out)
     answer = loaded.mean()
     assert (answer.estimate, answer.low, answer.high) == (
         mean["estimate"],
         mean["low"],
         mean["high"],
     )
-    wider = loaded.mean(0.99)
+    wider = loaded.mean(level=0.99)
     assert wider.low is not None
     assert wider.low < mean["low"]
     with pytest.raises(ParameterError, match="level"):
-        loaded.mean(1.0)
+        loaded.mean(level=1.0)
     assert run(*given) == 0
     assert f"mean  {mean['estimate']:,.6g}  (95 % interval" in capsys.readouterr().out
     assert run("ask", out, "--bins", 4) == 2
@@ -172,6 +172,7 @@ def test_files_are_whole_and_need_nothing_else(
         "consumers",
         "release.json",
         "report.html",
+        "schema.json",
     ]
     document = json.loads((out / "release.json").read_text())
     assert document["consistent"] is True

@@ -19,7 +19,7 @@ VALUES = np.random.default_rng(2).beta(2, 4, 20_000)
 @pytest.mark.parametrize("way", ["chp", "smart", "sampled"])
 def test_late_bins_that_fit_are_the_bins_themselves(way: str) -> None:
     release = histogram(VALUES, consumers=[6, 4], epsilon=2.0, low=0, high=1, method=way, seed=1)
-    late = release.answer(6)
+    late = release.number.answer(6)
     assert late.estimates == pytest.approx(release.consumers[0].estimates)
     assert late.standard_errors == pytest.approx(release.consumers[0].standard_errors, rel=0.02)
     low, high = release.consumers[0].interval()
@@ -35,7 +35,7 @@ def test_late_intervals_hold_whatever_the_values(way: str) -> None:
     for seed in range(60):
         late = histogram(
             heaped, consumers=[4], epsilon=2.0, low=0, high=1, method=way, seed=seed
-        ).answer([0, 0.1, 0.3, 1])
+        ).number.answer([0, 0.1, 0.3, 1])
         truth = np.histogram(heaped, [0, 0.1, 0.3, 1])[0]
         low, high = late.interval()
         held.append((low <= truth) & (truth <= high))
@@ -51,8 +51,8 @@ def test_late_intervals_are_as_short_as_the_cells_allow() -> None:
     release = histogram(
         VALUES, consumers=[3, 5, 7], epsilon=2.0, low=0, high=1, method="chp", seed=1
     )
-    late = release.answer(4)
-    cells, edges = release.cells, np.asarray(release.partition)
+    late = release.number.answer(4)
+    cells, edges = release.number.cells, np.asarray(release.number.partition)
     assert cells is not None
     for i in range(4):
         within = (edges[:-1] >= i / 4 - 1e-9) & (edges[1:] <= (i + 1) / 4 + 1e-9)
@@ -69,10 +69,10 @@ def test_split_answers_late_questions_from_its_finest_consumer() -> None:
     release = histogram(
         VALUES, consumers=[3, 4], epsilon=6.0, low=0, high=1, method="split", seed=1
     )
-    assert release.answer(4).estimates == pytest.approx(release.consumers[1].estimates)
+    assert release.number.answer(4).estimates == pytest.approx(release.consumers[1].estimates)
     one = histogram(VALUES, consumers=[1], epsilon=2.0, low=0, high=1, seed=1)
     with pytest.raises(ParameterError, match="keeps no cells"):
-        one.answer(5)
+        one.number.answer(5)
 
 
 def all_ratios(mechanism: Unary, most: int) -> Fraction:
@@ -126,7 +126,7 @@ def test_several_values_are_unbiased(method: str, path: str) -> None:
     spread = np.std(found, axis=0, ddof=1)
     assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4.5 * spread / math.sqrt(80))
     assert np.all(np.abs(spread / np.mean(stated, axis=0) - 1) < 4.5 / math.sqrt(160))
-    assert release.bits_per_report == {"one": 2, "independent": 12, "summed": 8}[method]
+    assert release.number.bits_per_report == {"one": 2, "independent": 12, "summed": 8}[method]
 
 
 def test_one_value_at_full_epsilon_is_the_default_and_far_better() -> None:

@@ -93,8 +93,8 @@ def test_coarse_cells_allow_for_anything_inside_them() -> None:
     assert held.mean() >= 0.95
     assert held.min() >= 0.84
     release = dither.histogram(VALUES, consumers=[3, 5], epsilon=2.0, low=0, high=250_000, seed=1)
-    assert [w.code for w in release.range(30_000, 70_000).warnings] == ["coarse-cells"]
-    assert not release.range(0, 50_000).warnings  # an edge that was asked
+    assert [w.code for w in release.number.range(30_000, 70_000).warnings] == ["coarse-cells"]
+    assert not release.number.range(0, 50_000).warnings  # an edge that was asked
 
 
 @pytest.mark.parametrize("method", ["chp", "ranges"])
@@ -104,7 +104,7 @@ def test_people_at_the_ends_of_the_range(method: str) -> None:
     release = dither.histogram(
         values, consumers=[8], epsilon=6.0, low=0, high=100, method=method, seed=1
     )
-    lower, upper = release.quantile([0.3, 0.9]).rows
+    lower, upper = release.quantile("number", [0.3, 0.9]).rows
     assert (lower.low, upper.high) == (0.0, 100.0)
     cell = 100 / (8 if method == "chp" else 128)
     assert lower.high is not None
@@ -113,7 +113,7 @@ def test_people_at_the_ends_of_the_range(method: str) -> None:
         "the others are far away, and no heap inside a cell reaches beyond it"
     )
     assert upper.low >= 100 - cell
-    at_end, before = release.range(100.0, 150.0), release.cdf(100.0)
+    at_end, before = release.number.range(100.0, 150.0), release.number.cdf(100.0)
     assert at_end.low is not None
     assert at_end.high is not None
     assert before.low is not None
@@ -125,7 +125,7 @@ def test_people_at_the_ends_of_the_range(method: str) -> None:
 def test_a_quantile_may_be_the_edge_of_a_coarse_cell() -> None:
     """Everybody at 50, where the second of two cells begins."""
     release = dither.histogram([50.0] * 2000, consumers=[2], epsilon=6.0, low=0, high=100, seed=1)
-    (row,) = release.quantile([0.5]).rows
+    (row,) = release.quantile("number", [0.5]).rows
     assert row.low <= 50.0 <= row.high
 
 
@@ -135,7 +135,7 @@ def test_a_quantile_is_found_in_a_heap(number: float) -> None:
     release = dither.histogram(
         [number] * 2000, epsilon=8.0, low=0, high=100, method="ranges", seed=2
     )
-    for row in release.quantile([0.1, 0.5, 0.9]).rows:
+    for row in release.quantile("number", [0.1, 0.5, 0.9]).rows:
         assert row.low is not None
         assert row.high is not None
         assert row.low <= number <= row.high
@@ -166,7 +166,7 @@ def slow_quantile(cells: OutputCells, share: float, steps: int) -> tuple[float, 
 def test_the_search_for_a_quantile_finds_what_asking_everywhere_finds() -> None:
     cells = dither.histogram(
         VALUES, epsilon=1.0, low=0, high=250_000, method="ranges", seed=4
-    ).cells
+    ).number.cells
     assert isinstance(cells, OutputCells)
     found = late.quantiles(cells, LEVELS, 0.95)
     for share, (middle, low, high) in zip(LEVELS, found, strict=True):
@@ -181,7 +181,9 @@ def test_the_search_for_a_quantile_finds_what_asking_everywhere_finds() -> None:
 def test_heaps_are_seen_wherever_they_are(value: float) -> None:
     """A heap in one cell is as uneven as can be, at an end, among narrow cells and among wide ones; an even line not at all."""
     values = np.full(2000, value)
-    cells = dither.histogram(values, epsilon=8.0, low=0, high=100, method="ranges", seed=2).cells
+    cells = dither.histogram(
+        values, epsilon=8.0, low=0, high=100, method="ranges", seed=2
+    ).number.cells
     assert cells is not None
     assert late.heaping(cells) > 0.7
     object.__setattr__(cells, "smoothed", np.diff(cells.partition.edges) / 100)
@@ -206,7 +208,7 @@ def test_a_variance_holds_where_the_mean_is_hardly_known() -> None:
     for seed in range(60):
         found = dither.histogram(
             values, consumers=[7], epsilon=0.1, low=0, high=100, seed=seed
-        ).variance()
+        ).number.variance()
         assert found.low is not None
         assert found.high is not None
         held += found.low <= values.var() <= found.high
@@ -218,19 +220,19 @@ def test_every_method_answers(method: str) -> None:
     release = dither.histogram(
         VALUES, consumers=[25, 5], epsilon=4.0, low=0, high=250_000, method=method, seed=2
     )
-    half = release.range(0, 50_000)
+    half = release.number.range(0, 50_000)
     assert half.low is not None
     assert half.high is not None
     assert half.low <= half.estimate <= half.high
     assert half.people == pytest.approx(half.estimate * len(VALUES))
-    assert release.range(-5, 1e9).estimate == 1.0
-    assert (release.cdf(-1).estimate, release.cdf(3e5).estimate) == (0.0, 1.0)
-    assert release.cdf(50_000).estimate == pytest.approx(half.estimate)
-    table = release.quantile(LEVELS)
+    assert release.number.range(-5, 1e9).estimate == 1.0
+    assert (release.number.cdf(-1).estimate, release.number.cdf(3e5).estimate) == (0.0, 1.0)
+    assert release.number.cdf(50_000).estimate == pytest.approx(half.estimate)
+    table = release.quantile("number", LEVELS)
     assert [row.values for row in table.rows] == [(0.1,), (0.5,), (0.9,)]
     assert sorted(row.estimate for row in table.rows) == [row.estimate for row in table.rows]
-    assert release.quantile(0.5).rows[0] == table.rows[1]
-    mean, variance = release.mean(), release.variance()
+    assert release.quantile("number", 0.5).estimate == table.rows[1].estimate
+    mean, variance = release.mean(), release.number.variance()
     assert mean.low < VALUES.mean() < mean.high  # type: ignore[operator]
     assert variance.low < VALUES.var() < variance.high  # type: ignore[operator]
 
@@ -243,10 +245,10 @@ def test_what_cannot_be_asked_is_named() -> None:
         (math.nan, 3, "range's end"),
     ]:
         with pytest.raises(ParameterError, match=words):
-            release.range(low, high)
+            release.number.range(low, high)
     for levels in (1.0, [], [0.5, 2], "0.5"):
         with pytest.raises(ParameterError):
-            release.quantile(levels)  # type: ignore[arg-type]
+            release.quantile("number", levels)  # type: ignore[arg-type]
 
 
 def test_functionals_against_many_points() -> None:

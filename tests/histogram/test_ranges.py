@@ -96,12 +96,12 @@ def test_people_at_the_end_of_the_range_are_found_there() -> None:
     release = dither.histogram(values, epsilon=2.0, low=0, high=100, method="ranges", seed=3)
     for above in (0.2, 0.4, 0.6):
         truth = float((values >= above).mean())
-        found = release.range(above, 100.0)
+        found = release.number.range(above, 100.0)
         assert abs(found.estimate - truth) < 0.025
         assert found.low is not None
         assert found.high is not None
         assert found.low <= truth <= found.high
-    even = release.cells.smoothed[:4].sum() * (1 - 0.2 / (100 / 128))  # type: ignore[union-attr, index]
+    even = release.number.cells.smoothed[:4].sum() * (1 - 0.2 / (100 / 128))  # type: ignore[union-attr, index]
     assert even > 0.15, "people taken as spread over the first of 128 cells would be far off"
 
 
@@ -208,7 +208,7 @@ def test_a_collection_without_consumers() -> None:
     other = dither.histogram(
         values, epsilon=2.0, low=0, high=250_000, method="ranges", parameters=wave, seed=5
     )
-    assert other.mechanisms == ("square-wave",)
+    assert other.number.mechanisms == ("square-wave",)
     assert (
         np.abs(other.consumers[0].raw - truth).max() < 5 * other.consumers[0].standard_errors.max()
     )

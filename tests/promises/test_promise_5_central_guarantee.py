@@ -404,7 +404,9 @@ def test_an_earlier_release_whose_noise_can_be_replayed_makes_the_new_one_not_pr
     tmp_path: Path,
 ) -> None:
     made = private_release(1.0, 51)
-    replayable = replace(made, call=replace(made.call, seed=7), central=None)
+    replayable = replace(
+        made, call=replace(made.call, seed=7), content=replace(made.content, central=None)
+    )
     folder = replayable.save(tmp_path / "earlier")
     assert not json.loads((folder / "release.json").read_text())["private"]
     release = private_release(1.0, 1).with_prior(folder)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dither.fit import Independent, Marginal
-from dither.release import Call, Release, asked_in, truth_from_codes
+from dither.release import Call, Release, TableContent, asked_in, truth_from_codes
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
 
@@ -108,8 +108,12 @@ def make_release(schema: Schema) -> Callable[..., Release]:
         }
         call = {name: values.pop(name) for name in names & values.keys()}
         renamed = {"epsilon_asked": "epsilon", "source": "table", "schema_file": "schema"}
+        parts = {"model", "synthetic", "measured", "asked", "central", "state", "replicates"}
+        content = TableContent(**{name: values.pop(name) for name in parts & values.keys()})
         return Release(
-            call=Call(**{renamed.get(name, name): value for name, value in call.items()}), **values
+            call=Call(**{renamed.get(name, name): value for name, value in call.items()}),
+            content=content,
+            **values,
         )
 
     return make

@@ -30,12 +30,12 @@ def counted(folder: Path) -> Callable[[Path], Any]:
     dither.histogram([1.0, 2.0, 3.0] * 40, consumers=[2, 4], epsilon=2.0, low=0, high=4).save(
         folder
     )
-    return dither.HistogramRelease.load
+    return dither.load_release
 
 
 def curated(folder: Path) -> Callable[[Path], Any]:
     dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"]).save(folder)
-    return dither.CentralRelease.load
+    return dither.load_release
 
 
 EVERY: dict[str, Edit] = {

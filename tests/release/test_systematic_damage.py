@@ -21,9 +21,9 @@ WRONG = (None, -1, 10**400, 1e308, "x", [], {"x": 1}, DELETED)
 Load = Callable[[Path], Any]
 LOADERS: dict[str, Load] = {
     "table": dither.load_release,
-    "histogram": dither.HistogramRelease.load,
-    "ranges": dither.HistogramRelease.load,
-    "central": dither.CentralRelease.load,
+    "histogram": dither.load_release,
+    "ranges": dither.load_release,
+    "central": dither.load_release,
 }
 # What a folder can do without: pages and figures for people, and what only some releases have.
 OPTIONAL = {

@@ -20,8 +20,6 @@ from dither.methods.mean import MeanAnswer
 from dither.notice import Notice
 from dither.release import Release
 from dither.release.call import NEVER_RECORDED, command_again, python_again
-from dither.release.collected import CollectedBy
-from dither.release.histogram import HistogramRelease
 from dither.schema import Attribute, Schema
 
 VALUES = np.random.default_rng(7).beta(2, 5, 2000) * 10
@@ -33,7 +31,7 @@ SCHEMA = Schema(
     )
 )
 CONSUMERS = [3, [0, 1, 4, 10], {"name": "mine", "width": 2.5, "epsilon": 1.5}]
-WRITTEN_NOWHERE = {"truth", "clipped", "moved"}  # true figures, for whoever holds the data
+WRITTEN_NOWHERE = {"truth", "clipped"}  # true figures, for whoever holds the data
 COMMON = ("method", "parameters", "dither_version", "warnings", "notes", "save", "load", "report")
 CARE = Notice("care", "careful")
 
@@ -46,7 +44,7 @@ def synthetic_release() -> Release:
     return replace(made, warnings=(*made.warnings, CARE), dither_version="0.0.1")
 
 
-def histogram_release(consumers: list[Any] = CONSUMERS, **options: Any) -> HistogramRelease:
+def histogram_release(consumers: list[Any] = CONSUMERS, **options: Any) -> Release:
     given = {
         "consumers": consumers,
         "epsilon": 2.0,
@@ -65,23 +63,41 @@ def histogram_release(consumers: list[Any] = CONSUMERS, **options: Any) -> Histo
     return replace(dither.histogram(VALUES, **given), dither_version="0.0.1")
 
 
-def central_release() -> dither.CentralRelease:
+def central_release() -> dither.Release:
     made = dither.central_release(
-        TABLE, epsilon=1.0, method="csm", schema=SCHEMA, columns=["b", "a"], seed=3
+        TABLE,
+        epsilon=1.0,
+        method="csm",
+        schema=SCHEMA,
+        columns=["b", "a"],
+        seed=3,
+        neighbours="replace",
     )
     return replace(made, warnings=(*made.warnings, CARE), dither_version="0.0.1")
 
 
-def whole_histogram() -> HistogramRelease:
+def whole_histogram() -> Release:
     """With every field that there is, of simulations and of campaigns."""
-    facts = CollectedBy(
-        "0f" * 16, "pay", clip=True, title="Pay", purpose="Wages", created="2027-01-01"
+    made = histogram_release()
+    call = replace(
+        made.call,
+        simulated=False,
+        campaign="0f" * 16,
+        title="Pay",
+        purpose="Wages",
+        created="2027-01-01",
     )
+    mean = MeanAnswer(1.5, 0.25, 900)
+    content = replace(made.number, attribute="pay", clip=True, collected_mean=mean)
     return replace(
-        histogram_release(),
-        campaign=facts,
+        made,
+        call=call,
+        content=content,
         schema=SCHEMA,
-        collected_mean=MeanAnswer(1.5, 0.25, 900),
+        rounds=2,
+        rows=3,
+        seconds={"read": 1.0},
+        notes={"asked": 3},
     )
 
 
@@ -115,6 +131,7 @@ def default_of(field: Field[Any]) -> Any:
 def test_a_release_reads_back_field_by_field(make: Callable[[], Any], tmp_path: Path) -> None:
     release = make()
     again = type(release).load(release.save(tmp_path / "out"))
+    assert same(release.content, again.content)
     for field in fields(release):
         was, now = getattr(release, field.name), getattr(again, field.name)
         if field.name in WRITTEN_NOWHERE:
@@ -171,26 +188,27 @@ def test_the_record_has_every_argument_and_python_takes_it(
 ) -> None:
     release = make()
     data, *options = inspect.signature(function).parameters
-    assert set(release.call) == {"function", *options} - set(NEVER_RECORDED)
+    record = release.call.record
+    assert set(record) == {"function", *options} - set(NEVER_RECORDED)
     names: dict[str, Any] = {data: {"values": VALUES, "table": TABLE}[data]}
     if release.method.startswith("several"):
         names["values"] = [[0.1], [0.7, 0.2]]
     code = (
-        python_again(release.call)
-        .replace('release.save("out")', "")
-        .replace("'schema.json'", "SCHEMA")
+        python_again(record).replace('release.save("out")', "").replace("'schema.json'", "SCHEMA")
     )
     exec(code, names | {"SCHEMA": SCHEMA}, names)
-    assert names["release"].to_json()["call"] == release.call | (
+    assert names["release"].to_json()["call"]["record"] == record | (
         {"schema": "schema.json"} if data == "table" else {}
     )
-    figures = "estimate" if data == "table" else "consumers"
-    assert same(getattr(names["release"], figures), getattr(release, figures))
+    if data == "table":
+        assert same(names["release"].cells.estimate, release.cells.estimate)
+    else:
+        assert same(names["release"].consumers, release.consumers)
 
 
 def rerun(release: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run what a saved release's page says, in another folder."""
-    words = command_again(release.call)
+    words = command_again(release.call.record)
     assert words is not None
     assert words in release.report().replace("&#39;", "'")
     folder.mkdir()
@@ -228,9 +246,9 @@ def test_the_command_of_a_histogram_makes_it_again(
     assert (
         run([*words, "--out-of-range", "clip", "--low", "17", "--high", "90", "-o", str(out)]) == 0
     )
-    release = dither.HistogramRelease.load(out)
+    release = dither.load_release(out)
     rerun(release, tmp_path / "elsewhere", monkeypatch)
-    assert same(dither.HistogramRelease.load("out"), release)
+    assert same(dither.load_release("out"), release)
 
 
 def test_the_command_of_a_central_release_makes_it_again(
@@ -260,15 +278,15 @@ def test_the_command_of_a_central_release_makes_it_again(
         str(out),
     ]
     assert run(words) == 0
-    release = dither.CentralRelease.load(out)
+    release = dither.load_release(out)
     rerun(release, tmp_path / "elsewhere", monkeypatch)
-    assert same(replace(dither.CentralRelease.load("out"), seconds=release.seconds), release)
+    assert same(replace(dither.load_release("out"), seconds=release.seconds), release)
 
 
 @pytest.mark.parametrize(
     "call", [{"table": None}, {"consumers": CONSUMERS}, {"consumers": [[0, 1], 3]}]
 )
 def test_a_command_that_could_not_say_all_is_not_written(call: dict[str, Any]) -> None:
-    whole = {**(histogram_release([3]).call or {}), "table": "people.csv", "column": "age"}
+    whole = {**(histogram_release([3]).call.record or {}), "table": "people.csv", "column": "age"}
     assert command_again(whole) is not None
     assert command_again(whole | call) is None

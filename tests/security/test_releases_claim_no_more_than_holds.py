@@ -19,7 +19,7 @@ from dither.central.curator import central_release
 from dither.cli import run
 from dither.errors import PrivacyError
 from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, shown_epsilon
-from dither.release.histogram import HistogramRelease
+from dither.release import Call, NumberContent, Release
 from dither.release.words import guarantee_sentence
 from dither.schema import Attribute, Schema
 
@@ -123,9 +123,9 @@ def test_a_folder_with_a_seed_warns_whatever_its_manifest_says(tmp_path: Path) -
 def test_a_record_wise_release_does_not_deny_its_curator(tmp_path: Path) -> None:
     release = central_release(people(), epsilon=1.0, method="csm-records", schema=SCHEMA, seed=1)
     words = plain((release.save(tmp_path / "out") / "report.html").read_text())
-    assert "before anyone sees it" not in words + release.trust_model
+    assert "before anyone sees it" not in words + release.cells.trust_model
     assert "A curator who holds the whole table made this release" in words
-    assert "curator" in release.trust_model
+    assert "curator" in release.cells.trust_model
 
 
 def test_the_folder_is_the_same_whether_or_not_a_value_lay_outside(
@@ -173,7 +173,7 @@ def test_histogram_files_are_the_same_whether_or_not_a_value_lay_outside(
         release = dither.histogram(
             values, consumers=[3, 4], epsilon=1.0, low=0, high=90, seed=5, out_of_range=policy  # type: ignore[arg-type]
         )  # fmt: skip
-        assert release.moved == int(last == outside)
+        assert sum(release.clipped.values()) == int(last == outside)
         folder = release.save(tmp_path / str(last))
         files = [path for path in folder.rglob("*") if path.is_file()]
         assert len(files) > 3
@@ -222,4 +222,12 @@ def test_several_answers_never_add_up_to_more_than_was_asked(name: str, method: 
 
 def test_a_histogram_that_spent_more_than_asked_is_refused() -> None:
     with pytest.raises(PrivacyError, match="more than the"):
-        HistogramRelease((), 1.0, 1.0000000000000002, 1, "chp", (), 1, 0.0, 1.0, (0.0, 1.0))
+        Release(
+            call=Call(epsilon=1.0, method="chp", simulated=True),
+            content=NumberContent("number", 0.0, 1.0, (0.0, 1.0)),
+            schema=SCHEMA,
+            epsilon_achieved=1.0000000000000002,
+            participants=1,
+            rounds=1,
+            rows=0,
+        )

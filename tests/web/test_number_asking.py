@@ -27,12 +27,16 @@ SCHEMA = {
     ("asked", "parameters", "python"),
     [
         ([], [], ""),
-        ([("from", "10"), ("to", "20")], [("range", "10,20")], "release.range(10, 20)"),
-        ([("from", " 10 ")], [("range", "10,60")], "release.range(10, 60)"),
-        ([("to", "20"), ("to", "30")], [("range", "0,20")], "release.range(0, 20)"),
-        ([("quantiles", "0.1,0.5")], [("quantiles", "0.1,0.5")], "release.quantile([0.1,0.5])"),
-        ([("bins", "9")], [("bins", "9")], "release.answer(9)"),
-        ([("bins", "0,9")], [("bins", "0,9")], "release.answer([0,9])"),
+        ([("from", "10"), ("to", "20")], [("range", "10,20")], "release.number.range(10, 20)"),
+        ([("from", " 10 ")], [("range", "10,60")], "release.number.range(10, 60)"),
+        ([("to", "20"), ("to", "30")], [("range", "0,20")], "release.number.range(0, 20)"),
+        (
+            [("quantiles", "0.1,0.5")],
+            [("quantiles", "0.1,0.5")],
+            "release.quantile('number', [0.1,0.5])",
+        ),
+        ([("bins", "9")], [("bins", "9")], "release.number.answer(9)"),
+        ([("bins", "0,9")], [("bins", "0,9")], "release.number.answer([0,9])"),
         ([("figure", "mean"), ("where", "x")], [("figure", "mean")], "release.mean()"),
     ],
 )

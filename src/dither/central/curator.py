@@ -31,7 +31,6 @@ from dither.central.methods import CentralMethod, central_method
 from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
 from dither.central.records import release_records
-from dither.central.release import CentralRelease
 from dither.checks import check_between, check_choice, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
@@ -41,7 +40,8 @@ from dither.methods.machine import build_parameters
 from dither.notice import Notice
 from dither.progress import followed
 from dither.randomness import check_seed
-from dither.release.call import recorded
+from dither.release import CellsContent, Release
+from dither.release.call import recorded, recorded_call
 from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.table import decode, encode
@@ -137,7 +137,7 @@ def central_release(
     records: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress | bool | None = None,
-) -> CentralRelease:
+) -> Release:
     """Release some columns of a table by a central method; you hold the whole table and are trusted with it.
 
     Without `method` one is taken by public facts alone (`advice.advise`): the columns' domains, epsilon, the `workload` (single
@@ -154,7 +154,7 @@ def central_release(
     'laplace'
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
-    call = recorded(central_release, locals())
+    record = recorded(central_release, locals())
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
     asked = _check_workload(workload)
@@ -192,23 +192,31 @@ def central_release(
     layout = published_layout(table, encoded.layout, kept, warnings)
     synthetic = decode(made.codes, kept, layout, np.random.default_rng([public, 3]))
     told = [*warnings, *_cautions(chosen), *_about_size(made)]
-    return CentralRelease(
-        method=chosen.name,
-        schema=kept,
+    call = recorded_call(
+        record, epsilon=epsilon, method=chosen.name, seed=seed, parameters=asdict(built)
+    )
+    content = CellsContent(
         synthetic=synthetic,
+        neighbours=notion,
+        public_seed=public,
         estimate=made.estimate,
         deviations=made.deviations,
-        epsilon_asked=epsilon,
+        by_record=chosen.release is None,
+    )
+    return Release(
+        call=call,
+        content=content,
+        schema=kept,
         epsilon_achieved=made.epsilon,
-        neighbours=notion,
-        parameters=asdict(built),
-        public_seed=public,
-        seed=seed,
+        # The number of records is private unless neighbouring tables have the same number.
+        participants=len(encoded.codes) if notion == "replace" else None,
+        rounds=1,
         rows=len(made.codes),
         seconds={"read": read - started, "method": noised - read, "table": clock() - noised},
         notes={"method_chosen": advice.why, **made.notes},
         warnings=tuple(told),
-        call=call,
+        description=chosen.title,
+        reference=chosen.reference,
     )
 
 

@@ -34,13 +34,9 @@ from dither.cli.tally import BESIDE
 from dither.errors import InputError, ParameterError
 from dither.notice import shown_epsilon
 from dither.progress import progress_bar
-from dither.release import check_target, load_release
+from dither.release import Release, check_target, load_release
 from dither.release.call import check_replicates
-from dither.release.consumer_files import FOLDER, file_names
-from dither.release.folder import format_of
-from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
-from dither.release.histogram import HistogramRelease
-from dither.release.release import FORMAT
+from dither.release.number import CONSUMERS, file_names
 from dither.reports import plan_from_json
 from dither.schema.calendar import shown_instant
 from dither.schema.files import write_atomically
@@ -148,8 +144,7 @@ def finalise(
     Replicates, and the average with a prior, are computed on this machine, so that the
     collector stays free. It keeps the release without them.
     """
-    form = HISTOGRAM_FORMAT if format_of(output) == HISTOGRAM_FORMAT else FORMAT
-    check_target(output, form, overwrite=overwrite)
+    check_target(output, overwrite=overwrite)
     check_replicates(replicates)
     operator = Operator(url, key_file)
     operator.call("POST", f"/{campaign}/finalise", {} if rows is None else {"rows": rows})
@@ -163,10 +158,10 @@ def finalise(
             raise InputError(
                 "the collector did not send a zip file; check --url", where="--url"
             ) from None
-        if format_of(scratch) == HISTOGRAM_FORMAT:
-            _finish_number(HistogramRelease.load(scratch), output, rows, replicates, overwrite)
-            return
         release = load_release(scratch)
+        if release.kind == "number":
+            _finish_number(release, output, rows, replicates, overwrite)
+            return
         if prior is not None:
             release = release.with_prior(prior)
         if replicates:
@@ -190,7 +185,7 @@ def finalise(
 
 
 def _finish_number(
-    release: HistogramRelease, output: Path, rows: int | None, replicates: int, overwrite: bool
+    release: Release, output: Path, rows: int | None, replicates: int, overwrite: bool
 ) -> None:
     """Write the folder of a campaign about one number and print its results."""
     if rows is not None or replicates:
@@ -203,15 +198,15 @@ def _finish_number(
     print(
         f"{release.method}: {release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)}"
     )
-    if release.collected_mean is not None:
-        low, high = release.collected_mean.interval()
+    if release.number.collected_mean is not None:
+        low, high = release.number.collected_mean.interval()
         print(
-            f"  mean     {release.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}"
+            f"  mean     {release.number.collected_mean.estimate:,.6g}, 95 % interval {low:,.6g} to {high:,.6g}"
         )
     for consumer, name in zip(
         release.consumers, file_names([c.name for c in release.consumers]), strict=True
     ):
-        print(f"  {consumer.name}: {folder / FOLDER / name}.html, .csv, .json")
+        print(f"  {consumer.name}: {folder / CONSUMERS / name}.html, .csv, .json")
     print(f"  report   {folder / 'report.html'}")
 
 

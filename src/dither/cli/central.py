@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from dither.central.curator import REPLICATES, central_release
-from dither.central.release import FORMAT
 from dither.cli.options import (
     AsJson,
     Overwrite,
@@ -69,7 +68,7 @@ def central(
 
     Example: dither central adult --columns sex,income --epsilon 1 -o out
     """
-    check_target(output, FORMAT, overwrite=overwrite)
+    check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = central_release(
             table,
@@ -94,14 +93,14 @@ def central(
         return
     if quiet:
         return
-    print(f"{release.trust_model}; protected is {release.protects}")
+    print(f"{release.cells.trust_model}; protected is {release.cells.protects}")
     print(
         f"{release.method}: epsilon {shown_epsilon(release.epsilon_achieved)} (asked {shown_epsilon(release.epsilon_asked)}), "
         f"{release.rows:,} synthetic rows"
     )
     print(f"  method       {release.method}, {release.notes['method_chosen']}")
     print(f"  table        {folder / 'synthetic.parquet'}")
-    if release.estimate is not None:
+    if release.cells.estimate is not None:
         print(f"  histogram    {folder / 'histogram.parquet'}")
     print(f"  report       {folder / 'report.html'}")
     print(f"  noise        {release.noise}")

@@ -32,8 +32,7 @@ from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
 from dither.methods.histogram.values import OutOfRange
 from dither.notice import Notice, shown_epsilon
-from dither.release import check_target
-from dither.release.histogram import FORMAT, HistogramRelease
+from dither.release import Release, check_target
 from dither.schema import load_schema
 from dither.types import Floats
 
@@ -104,7 +103,7 @@ def histogram(
     """
     check_epsilon(epsilon)
     if output is not None:
-        check_target(output, FORMAT, overwrite=overwrite)
+        check_target(output, overwrite=overwrite)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
     if method in MEANS:
         check_mean(consumers, consistent=consistent)
@@ -137,16 +136,18 @@ def histogram(
         path=path,
         seed=seed,
         name=f"column {column!r}",
+        attribute=column,
     )
-    called = {**(release.call or {}), "table": table, "column": column}
-    release = replace(release, warnings=(*notes, *release.warnings), call=called)
+    record = {**(release.call.record or {}), "table": table, "column": column}
+    call = replace(release.call, record=record, table=table)
+    release = replace(release, warnings=(*notes, *release.warnings), call=call)
     answers = questions.answer(release)
     print_warnings((*release.warnings, *answers.warnings))
-    if release.moved:  # a true count: for whoever holds the table, and in no file
+    # A true count, for the holder of the table. No file has it.
+    outside = sum(release.clipped.values())
+    if outside:
         what = "moved to its nearer end" if out_of_range == "clip" else "left out"
-        print(
-            f"dither: note: {release.moved:,} values outside the range were {what}", file=sys.stderr
-        )
+        print(f"dither: note: {outside:,} values outside the range were {what}", file=sys.stderr)
     folder = None if output is None else release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
@@ -192,18 +193,19 @@ def _read(
     return numbers, public, notes
 
 
-def _print(release: HistogramRelease) -> None:
+def _print(release: Release) -> None:
+    number = release.number
     print(
-        f"{release.method} ({', '.join(release.mechanisms) or 'nothing to ask'}): "
+        f"{release.method} ({', '.join(number.mechanisms) or 'nothing to ask'}): "
         f"{release.participants:,} participants, epsilon {shown_epsilon(release.epsilon_achieved)} "
         f"(asked {shown_epsilon(release.epsilon_asked)}), "
-        f"{release.bits_per_report} bits per participant"
+        f"{number.bits_per_report} bits per participant"
     )
     print(f"noise: {release.noise[:1].lower()}{release.noise[1:]}")
-    if release.collected_mean is not None:
-        low, high = release.collected_mean.interval()
+    if number.collected_mean is not None:
+        low, high = number.collected_mean.interval()
         print(
-            f"\nmean  {release.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})"
+            f"\nmean  {number.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})"
         )
     for consumer in release.consumers:
         print(f"\n{consumer.name}  (± is the half-width of a 95 % interval)")

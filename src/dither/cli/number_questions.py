@@ -13,7 +13,8 @@ from dither.cli.options import AsJson, print_warnings
 from dither.errors import ParameterError
 from dither.methods.histogram.late import LateAnswer
 from dither.notice import Notice
-from dither.release.histogram import ConsumerHistogram, HistogramRelease
+from dither.release import Release, load_release
+from dither.release.number import bin_labels
 from dither.release.query.answer import Answer, AnswerTable, shown
 from dither.types import JsonObject
 
@@ -71,10 +72,12 @@ class Questions:
             )
         return cls(tuple(pairs), levels)
 
-    def answer(self, release: HistogramRelease) -> Answers:
+    def answer(self, release: Release) -> Answers:
         """The release's answers."""
-        found = tuple(release.range(low, high) for low, high in self.ranges)
-        return Answers(self, found, release.quantile(self.levels) if self.levels else None)
+        number = release.number
+        shares = tuple(number.range(low, high) for low, high in self.ranges)
+        quantiles = release.quantile(number.attribute, self.levels) if self.levels else None
+        return Answers(self, shares, quantiles)
 
 
 @dataclass(frozen=True)
@@ -163,8 +166,8 @@ def ask(
         raise ParameterError(
             "there is no question: give --bins, --edges, --range or --quantiles", where="--bins"
         )
-    release = HistogramRelease.load(directory)
-    late = [release.answer(consumer) for consumer in consumers]
+    release = load_release(directory)
+    late = [release.number.answer(consumer) for consumer in consumers]
     answers = questions.answer(release)
     print_warnings(answers.warnings)
     if as_json:
@@ -177,9 +180,7 @@ def ask(
 
 
 def _show(late: LateAnswer) -> None:
-    names = ConsumerHistogram(
-        late.name, late.edges, late.estimates, late.standard_errors, late.estimates
-    ).labels
+    names = bin_labels(late.edges)
     width = max(map(len, names))
     print(f"\n{late.name}  (95 % interval)")
     for name, estimate, low, high in zip(names, late.estimates, late.low, late.high, strict=True):

@@ -20,17 +20,17 @@ from dither.cli.options import AsJson, Quiet, print_warnings
 from dither.errors import ParameterError
 from dither.progress import progress_bar
 from dither.release import Release, load_release
+from dither.release.content import Questions
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import interval_heading, shown
-from dither.release.query.ask import Inquiry
 from dither.release.query.expression import said
 from dither.schema import Attribute
 from dither.types import Progress
 
-_BAR = 24  # signs of a bar
-_Row = tuple[
-    tuple[str, ...], float, float | None, float | None
-]  # what it is about, the figure and its interval
+# Characters of the longest bar.
+_BAR = 24
+# The labels of a row, its figure and the ends of its interval.
+_Row = tuple[tuple[str, ...], float, float | None, float | None]
 ADVICE = (
     "note: this release has no replicates, so its model is fitted 20 times more for the intervals of this question, which can "
     "take a minute; 'dither publish --replicates 20' does that once and saves them, and every question is then answered at once"
@@ -45,13 +45,15 @@ class _Asked:
     given: str | None
     by: str | None
     mean: str | None
+    quantile: str | None
     quantiles: str | None
     level: float
     simultaneous: bool
 
     def check(self) -> None:
         """Questions that exclude each other are refused."""
-        kinds = [name for name in ("by", "mean", "quantiles") if getattr(self, name) is not None]
+        names = ("by", "mean", "quantile", "quantiles")
+        kinds = [name for name in names if getattr(self, name) is not None]
         if len(kinds) > 1:
             raise ParameterError(
                 f"--{kinds[0]} and --{kinds[1]} are two questions; ask one at a time", where="--by"
@@ -64,19 +66,23 @@ class _Asked:
     @property
     def nothing(self) -> bool:
         """Whether nothing is asked at all."""
-        return self.where is self.by is self.mean is self.quantiles is None
+        return self.where is self.by is self.mean is self.quantile is self.quantiles is None
 
-    def answer(self, inquiry: Inquiry) -> Answer | AnswerTable:
+    def answer(self, release: Release, questions: Questions) -> Answer | AnswerTable:
         """The release's answer."""
         if self.by is not None:
-            names = _names(self.by, inquiry.release)
-            return inquiry.table(names, self.where, self.given, self.level, self.simultaneous)
+            names = _names(self.by, release)
+            return questions.table(names, self.where, self.given, self.level, self.simultaneous)
         if self.mean is not None:
-            return inquiry.mean(self.mean, self.where, self.given, self.level)
+            return questions.mean(self.mean, self.where, self.given, self.level)
+        if self.quantile is not None:
+            attribute, level = _levels("--quantile", self.quantile, ",", "age,0.5")
+            table = questions.quantiles(attribute, level, self.where, self.given, self.level)
+            return table.only()
         if self.quantiles is not None:
-            attribute, levels = _levels(self.quantiles)
-            return inquiry.quantiles(attribute, levels, self.where, self.given, self.level)
-        return inquiry.query(self.where, self.given, self.level)
+            attribute, levels = _levels("--quantiles", self.quantiles, ":", "age:0.25,0.5,0.75")
+            return questions.quantiles(attribute, levels, self.where, self.given, self.level)
+        return questions.query(self.where, self.given, self.level)
 
 
 class _Advised:
@@ -107,6 +113,10 @@ def query(
     ] = None,
     mean: Annotated[
         str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")
+    ] = None,
+    quantile: Annotated[
+        str | None,
+        typer.Option(metavar="ATTR,LEVEL", help="one quantile of a number, such as age,0.5"),
     ] = None,
     quantiles: Annotated[
         str | None,
@@ -139,22 +149,24 @@ def query(
 
     dither query out "sex == 'Male'" --mean hours_per_week
 
-    dither query out --quantiles age:0.25,0.5,0.75
+    dither query out --quantile age,0.5
     """
-    asked = _Asked(where, given, by, mean, quantiles, level, simultaneous)
+    asked = _Asked(where, given, by, mean, quantile, quantiles, level, simultaneous)
     asked.check()
     if as_json and as_csv:
         raise ParameterError("--json and --csv exclude each other", where="--csv")
     if asked.nothing and (as_json or as_csv or given is not None):
         raise ParameterError(
-            "there is no question: give WHERE, --by, --mean or --quantiles", where="WHERE"
+            "there is no question: give WHERE, --by, --mean, --quantile or --quantiles",
+            where="WHERE",
         )
     release = load_release(directory)
     if asked.nothing:
         _overview(release, directory)
         return
     with progress_bar(quiet) as progress:
-        answer = asked.answer(Inquiry(release, progress if quiet else _Advised(progress)))
+        advised = progress if quiet else _Advised(progress)
+        answer = asked.answer(release, release.content.questions(release, advised))
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))
     elif as_csv:
@@ -170,16 +182,17 @@ def _names(given: str, release: Release) -> list[str]:
     return [given] if given in release.schema.names else [name.strip() for name in given.split(",")]
 
 
-def _levels(given: str) -> tuple[str, list[float]]:
-    attribute, colon, levels = given.rpartition(":")
+def _levels(option: str, given: str, sign: str, example: str) -> tuple[str, list[float]]:
+    """An attribute and levels, with a sign between the two."""
+    attribute, found, levels = given.rpartition(sign)
     try:
-        if colon and attribute:
+        if found and attribute:
             return attribute, [float(level) for level in levels.split(",")]
     except ValueError:
         pass
     raise ParameterError(
-        f"--quantiles {given}: write an attribute and levels, such as age:0.25,0.5,0.75",
-        where="--quantiles",
+        f"{option} {given}: write an attribute and levels, such as {example}",
+        where=option,
         value=given,
     )
 

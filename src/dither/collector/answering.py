@@ -29,18 +29,16 @@ from pathlib import Path
 
 import narwhals as nw
 
+from dither.checks import check_choice
 from dither.collector.campaigns import CountedElsewhere, read_counted
 from dither.collector.finished import zip_release
 from dither.errors import DitherError, ParameterError, ReportError, TableError
 from dither.release import Release, load_release
-from dither.release.folder import format_of
-from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
-from dither.release.histogram import HistogramRelease
-from dither.release.number_questions import NumberQuestion, ask_number
-from dither.release.number_report import number_body
-from dither.release.query import Answer, AnswerTable
-from dither.release.query.ask import Inquiry
-from dither.release.report import ReportBody, report_body
+from dither.release.content import Questions
+from dither.release.query import Answer, AnswerRow, AnswerTable
+from dither.release.query.numbers import bin_rows
+from dither.release.report import ReportBody
+from dither.release.table import TableContent
 from dither.reports import limits
 from dither.schema import load_schema
 from dither.schema.files import read_noted
@@ -53,15 +51,50 @@ REPLICATES = 20
 NOT_MADE = "intervals are made when the release is published; until then there are none"
 
 
+LEVEL = 0.95
+FIGURES = ("mean", "variance")
+MAX_NUMBERS = 1000  # in one question
+
+
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a release: the share of people for whom `where` holds among those for whom `given` holds, in a table if
-    there is something to go `by`; or something about the one number of a release that is about one (`number`)."""
+    """What is asked of a release, as text of an address.
+
+    Args:
+        where: Which people are counted; the answer is their share.
+        given: Among which people.
+        by: The attributes of a table of shares.
+        range: Of one number: the share of people in each half-open range ("30000,50000").
+        below: Of one number: the share of people below each number.
+        quantiles: Of one number: levels ("0.1,0.5").
+        bins: Of one number: a number of bins, or their edges.
+        figure: Of one number: mean or variance.
+    """
 
     where: str | None = None
     given: str | None = None
     by: tuple[str, ...] = ()
-    number: NumberQuestion | None = None
+    range: tuple[str, ...] = ()
+    below: str = ""
+    quantiles: str = ""
+    bins: str = ""
+    figure: str = ""
+
+    @property
+    def number_parts(self) -> list[str]:
+        """The parts that ask about one number."""
+        return [name for name in _NUMBER_PARTS if getattr(self, name)]
+
+
+_NUMBER_PARTS = ("range", "below", "quantiles", "bins", "figure")
+
+
+@dataclass(frozen=True)
+class HeldRelease:
+    """A release without its synthetic rows, and the questions to it."""
+
+    release: Release
+    questions: Questions
 
 
 @dataclass(frozen=True)
@@ -120,12 +153,12 @@ class Releases:
 
     def __init__(self, most: int = HELD_BYTES) -> None:
         self._most = most
-        self._held: OrderedDict[str, tuple[Inquiry | HistogramRelease, int]] = OrderedDict()
+        self._held: OrderedDict[str, tuple[HeldRelease, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, digest: str) -> Inquiry | HistogramRelease | None:
+    def get(self, digest: str) -> HeldRelease | None:
         """A release that is held."""
         found = self._held.get(digest)
         if found is None:
@@ -133,23 +166,23 @@ class Releases:
         self._held.move_to_end(digest)
         return found[0]
 
-    def add(self, digest: str, data: bytes) -> Inquiry | HistogramRelease:
+    def add(self, digest: str, data: bytes) -> HeldRelease:
         """Hold a release; others are forgotten to make room."""
         release, size = _read_archive(data)
-        inquiry: Inquiry | HistogramRelease
-        if isinstance(release, HistogramRelease):
-            inquiry = release
-        else:
-            empty = nw.from_native(release.synthetic, eager_only=True).head(0).to_native()
-            release = replace(release, synthetic=empty)
-            inquiry = Inquiry(release, reason="" if release.replicates is not None else NOT_MADE)
-        self._held[digest] = (inquiry, size)
-        while len(self._held) > 1 and sum(held for _, held in self._held.values()) > self._most:
+        content, reason = release.content, ""
+        if isinstance(content, TableContent):
+            empty = nw.from_native(content.synthetic, eager_only=True).head(0).to_native()
+            content = replace(content, synthetic=empty)
+            release = replace(release, content=content)
+            reason = "" if content.replicates is not None else NOT_MADE
+        held = HeldRelease(release, content.questions(release, reason=reason))
+        self._held[digest] = (held, size)
+        while len(self._held) > 1 and sum(size for _, size in self._held.values()) > self._most:
             self._held.popitem(last=False)
-        return inquiry
+        return held
 
 
-def _read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
+def _read_archive(data: bytes) -> tuple[Release, int]:
     """A release of a zip file that this collector made, and the bytes of its folder."""
     with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(scratch)
@@ -158,53 +191,109 @@ def _read_archive(data: bytes) -> tuple[Release | HistogramRelease, int]:
             for entry in archive.infolist()
             if not entry.filename.startswith("synthetic.")
         )
-        about_a_number = format_of(scratch) == HISTOGRAM_FORMAT
-        return (HistogramRelease.load if about_a_number else load_release)(Path(scratch)), size
+        return load_release(Path(scratch)), size
 
 
 def do(
-    job: ReleaseJob, inquiry: Inquiry | HistogramRelease, data: bytes | None
+    job: ReleaseJob, held: HeldRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, without what ties it to the release."""
-    if isinstance(inquiry, HistogramRelease):
-        return _about_a_number(job, inquiry, data)
     if isinstance(job, Replicates):
         assert data is not None
-        release = _read_archive(data)[0]
-        assert isinstance(release, Release)
-        return zip_release(release.with_replicates(job.count))
+        if held.release.kind != "table":
+            return data
+        return zip_release(_read_archive(data)[0].with_replicates(job.count))
     if isinstance(job, Report):
-        return report_body(inquiry.release)
-    if job.number is not None:
-        raise ParameterError(
-            "this release is about whole records, not about one number; ask with where= and by=",
-            where="where",
-        )
+        return held.release.content.report(held.release)
+    answer = _answer(job, held)
+    if isinstance(answer, Answer):
+        return replace(answer, _quantity=None, _source=None)
+    return answer
+
+
+def _answer(job: Question, held: HeldRelease) -> Answer | AnswerTable:
+    if job.number_parts:
+        if job.where or job.given or job.by or len(job.number_parts) > 1:
+            raise ParameterError(
+                f"ask for one of where, by, {', '.join(_NUMBER_PARTS)} at a time",
+                where=" ".join(job.number_parts),
+            )
+        return _answer_number(job, held)
     if job.by:
-        names = [
-            name for given in job.by for name in _names_in(given, inquiry.release.schema.names)
-        ]
-        return inquiry.table(names, job.where, job.given, 0.95, False)
+        names = [name for given in job.by for name in _names_in(given, held.release.schema.names)]
+        return held.questions.table(names, job.where, job.given, LEVEL, False)
     if job.where is None:
         raise ParameterError("there is no question: give where=, by= or both", where="where")
-    return replace(inquiry.query(job.where, job.given, 0.95), _quantity=None, _source=None)
+    return held.questions.query(job.where, job.given, LEVEL)
 
 
-def _about_a_number(
-    job: ReleaseJob, release: HistogramRelease, data: bytes | None
-) -> Answer | AnswerTable | ReportBody | bytes:
-    """The same of a release about one number. Its figures have their errors without replicates."""
-    if isinstance(job, Replicates):
-        assert data is not None
-        return data
-    if isinstance(job, Report):
-        return number_body(release)
-    if job.number is None or job.where or job.given or job.by:
+def _answer_number(job: Question, held: HeldRelease) -> Answer | AnswerTable:
+    """An answer about one number, with 95 % intervals. Shares are fractions of the participants."""
+    number = held.release.number
+    if job.figure:
+        check_choice("figure", job.figure, FIGURES)
+        return held.release.mean() if job.figure == "mean" else number.variance(LEVEL)
+    if job.quantiles:
+        levels = _numbers("quantiles", job.quantiles)
+        return held.questions.quantiles(number.attribute, levels, None, None, LEVEL)
+    if job.below:
+        rows = [((value,), number.cdf(value, LEVEL)) for value in _numbers("below", job.below)]
+        return _table("share below", ("below",), rows)
+    if job.range:
+        ranges = _ranges(job.range)
+        shares = [(ends, number.range(*ends, LEVEL)) for ends in ranges]
+        return _table("share of people in a range", ("from", "to"), shares)
+    return _bins(held.release, job.bins)
+
+
+def _ranges(texts: Sequence[str]) -> list[tuple[float, float]]:
+    if len(texts) > MAX_NUMBERS:
         raise ParameterError(
-            "this release is about one number; ask with range=, below=, quantiles=, bins= or figure=",
-            where="where",
+            f"at most {MAX_NUMBERS:,} ranges can be asked for at once", where="range"
         )
-    return ask_number(release, job.number)
+    ranges = []
+    for text in texts:
+        ends = _numbers("range", text)
+        if len(ends) != 2:
+            raise ParameterError(
+                f"range: write two numbers such as 30000,50000, not {text[:80]!r}", where="range"
+            )
+        ranges.append((ends[0], ends[1]))
+    return ranges
+
+
+def _bins(release: Release, text: str) -> AnswerTable:
+    numbers = _numbers("bins", text)
+    if len(numbers) == 1 and not (numbers[0].is_integer() and 1 <= numbers[0] <= MAX_NUMBERS):
+        raise ParameterError(
+            f"bins: write a number of them from 1 to {MAX_NUMBERS:,}, or edges", where="bins"
+        )
+    late = release.number.answer(int(numbers[0]) if len(numbers) == 1 else numbers, LEVEL)
+    rows = tuple(bin_rows(late, release.people))
+    return AnswerTable("share of people in a bin", ("from", "to"), rows, LEVEL, "reports")
+
+
+def _table(
+    asked: str, by: tuple[str, ...], answers: Sequence[tuple[tuple[float, ...], Answer]]
+) -> AnswerTable:
+    rows = tuple(
+        AnswerRow(values, a.estimate, a.low, a.high, a.standard_error) for values, a in answers
+    )
+    warnings = tuple(dict.fromkeys(warning for _, answer in answers for warning in answer.warnings))
+    return AnswerTable(asked, by, rows, LEVEL, answers[0][1].basis, warnings=warnings)
+
+
+def _numbers(name: str, text: str) -> list[float]:
+    """Numbers with commas between them."""
+    parts = text.split(",")
+    if len(parts) > MAX_NUMBERS:
+        raise ParameterError(f"{name}: at most {MAX_NUMBERS:,} numbers", where=name)
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        raise ParameterError(
+            f"{name}: write numbers with commas between them, not {text[:80]!r}", where=name
+        ) from None
 
 
 def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
@@ -274,15 +363,15 @@ def _file_result(job: FileJob) -> object:
 def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None) -> object:
     """What a job gives, `Absent`, or the error to raise at the other end."""
     try:
-        inquiry = releases.get(digest)
-        if inquiry is None or (isinstance(job, Replicates) and data is None):
+        held = releases.get(digest)
+        if held is None or (isinstance(job, Replicates) and data is None):
             if data is None:
                 return Absent()
-            inquiry = releases.add(digest, data)
+            held = releases.add(digest, data)
     except Exception as error:  # it says where files lay, which is nobody's business
         return RuntimeError(f"{type(error).__name__} while a release was read")
     try:
-        return do(job, inquiry, data)
+        return do(job, held, data)
     except DitherError as error:
         return ParameterError(str(error), where=str(error.where or ""))
     except MemoryError:

@@ -6,6 +6,7 @@ import io
 import tempfile
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,8 @@ from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
 from dither.notice import Notice
 from dither.release import Release
-from dither.release.collected import CollectedBy
-from dither.release.histogram import HistogramRelease
 from dither.tally import CountTally, RoundTally
 
-AnyRelease = Release | HistogramRelease
 MAX_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
 MAX_CROWDED_SHOWN = 3  # questions named in the warning
@@ -37,13 +35,13 @@ def make_release(
     rows: int | None,
     campaign: str = "",
     days: tuple[str, str] = ("", ""),
-) -> AnyRelease:
+) -> Release:
     """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise.
 
     Methods about one number have no rows.
     """
     if isinstance(run.machine, HistogramMachine | Mean):
-        return _about_a_number(run.machine, spec, campaign, *days)
+        return _number_release(run.machine, spec, campaign, *days)
     size = check_whole(
         "rows", min(participants, DEFAULT_ROWS) if rows is None else rows, 1, MAX_ROWS
     )
@@ -99,42 +97,32 @@ def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
     ]
 
 
-def _about_a_number(
-    machine: HistogramMachine | Mean,
+def _number_release(
+    machine: HistogramMachine[Any] | Mean,
     spec: CampaignSpec,
     campaign: str,
     created: str,
     finalised: str,
-) -> HistogramRelease:
+) -> Release:
     """The release of a finished campaign about one number."""
-    attribute = machine.campaign.schema.attributes[0]
-    facts = CollectedBy(
-        campaign,
-        attribute.name,
-        attribute.clip,
-        name=spec.name,
-        title=spec.title or spec.name or campaign,
-        purpose=spec.purpose,
-        contact=spec.contact,
-        participation=spec.participation,
-        expected_participants=spec.participants,
-        created=created,
-        finalised=finalised,
+    schema = machine.campaign.schema
+    # The seed of a campaign is that of a fit, and no fit is made here.
+    call = replace(spec.call(0, campaign, created, finalised), seed=None, path="reports")
+    partition = None
+    if isinstance(machine, HistogramMachine):
+        asked = [Consumer(each.name, each.edges) for each in schema]
+        partition = union([*machine.consumers, *asked], machine.low, machine.high)
+    return Release.from_number(
+        machine,
+        call,
+        schema.attributes[0].name,
+        partition,
+        schema=schema,
+        warnings=excess_notices(machine.closed, spec),
     )
-    known: dict[str, Any] = {
-        "campaign": facts,
-        "schema": machine.campaign.schema,
-        "path": "reports",
-    }
-    known["warnings"] = excess_notices(machine.closed, spec)
-    if isinstance(machine, Mean):
-        return HistogramRelease.from_mean(machine, **known)
-    asked = [Consumer(each.name, each.edges) for each in machine.campaign.schema]
-    partition = union([*machine.consumers, *asked], machine.low, machine.high)
-    return HistogramRelease.from_machine(machine, partition, consistent=False, **known)
 
 
-def zip_release(release: AnyRelease) -> bytes:
+def zip_release(release: Release) -> bytes:
     """The release's folder as one zip file."""
     out = io.BytesIO()
     with tempfile.TemporaryDirectory() as scratch:

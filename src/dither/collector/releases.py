@@ -27,7 +27,6 @@ from dither.collector.audit import acting
 from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
 from dither.collector.publications import NoRelease, Published
-from dither.release.number_questions import NumberQuestion
 from dither.release.query import Answer, AnswerTable
 from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
 
@@ -128,10 +127,14 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         """
         if format not in FORMATS:
             raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
-        number = NumberQuestion(
-            tuple(text for text in range if text.strip()), below, quantiles, bins, figure
+        asked = replace(
+            question_of(where, given, by),
+            range=tuple(text for text in range if text.strip()),
+            below=below,
+            quantiles=quantiles,
+            bins=bins,
+            figure=figure,
         )
-        asked = replace(question_of(where, given, by), number=number if number.asked else None)
         return _answer_file(publications.ask(release, asked), format)
 
     slots = threading.BoundedSemaphore(MAX_DOWNLOADS)

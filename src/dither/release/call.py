@@ -104,7 +104,8 @@ class Call(ReadOptions, RunOptions):
     A simulation has the options of `publish`; its table, schema and prior are recorded by
     name. A collection has no table, population or path, but the texts, dates and numbers
     that its campaign was created with. Its `seed` is that of the fit, which no
-    participant's noise depends on.
+    participant's noise depends on. `record` holds every argument of a call of `histogram`,
+    `several_values` or `central_release` (see `recorded`).
     """
 
     schema: str | None = None
@@ -124,6 +125,7 @@ class Call(ReadOptions, RunOptions):
     closes_at_reports: int | None = None
     assignment: str = "token"
     epsilon_reason: str = ""
+    record: JsonMapping | None = None
 
     @property
     def replayable(self) -> bool:
@@ -182,11 +184,22 @@ def call_from_json(data: JsonMapping) -> Call:
     call = Call(**{**data, **lists, "epsilon": epsilon})
     if not isinstance(call.parameters, Mapping) or not isinstance(call.table, str | None):
         raise ValueError("call: table must be a name and parameters an object")
+    check_record(call.record)
     return call
 
 
-def command(call: Call) -> str:
-    """The command line that repeats a simulation; with new noise unless a seed was given."""
+def recorded_call(record: JsonMapping, **facts: Any) -> Call:
+    """The call of a simulation by `histogram`, `several_values` or `central_release`."""
+    return Call(table=record.get("table"), simulated=True, record=record, **facts)
+
+
+def command(call: Call) -> str | None:
+    """The command line that repeats a simulation; with new noise unless a seed was given.
+
+    None if the table has no name, or the command line cannot express the call.
+    """
+    if call.record is not None:
+        return command_again(call.record)
     table = _argument(call.table or "TABLE")
     return shlex.join(["dither", "publish", table, *_options(call.given()), "-o", "out"])
 
@@ -223,6 +236,8 @@ def campaign_command(call: Call, participants: int) -> str:
 
 def python_code(call: Call) -> str:
     """The Python code that repeats a simulation."""
+    if call.record is not None:
+        return python_again(call.record)
     given = call.given()
     if call.no_privacy:
         # epsilon is a required argument; it has no effect here.
@@ -236,7 +251,7 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
 
 
 # Arguments without effect on the release.
-NEVER_RECORDED = ("name", "clock", "progress")
+NEVER_RECORDED = ("name", "attribute", "clock", "progress")
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from dither.fit import Marginal, Model
 from dither.fit.bayes_net import BayesNet
 from dither.fit.junction_tree import JunctionTree
 from dither.fit.project import normal_interval
-from dither.release.release import Release
 from dither.release.standard_errors import Errors, pair_errors
 from dither.schema import Attribute
 from dither.types import Floats
+
+if TYPE_CHECKING:
+    from dither.release.release import Release
 
 # Pairs: the strongest dependences, and those compared with the truth.
 

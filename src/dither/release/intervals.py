@@ -23,7 +23,7 @@ from dither.release.misfit import Misfit, Moves, PairBias
 from dither.release.raw_sums import Reports
 from dither.types import Floats, Indices, JsonObject
 
-Basis = Literal["model", "reports", "model and reports"]
+Basis = Literal["model", "reports", "model and reports", "noisy cells", "synthetic table"]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is published: the model, a synthetic table, the guarantee, the uncertainty and where it came from."""
+"""What is published: one envelope of facts around a model, a number's cells or a curator's cells."""
 
 from __future__ import annotations
 
@@ -8,74 +8,99 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import narwhals as nw
 import numpy as np
 
+from dither import __version__
+from dither.checks import check_whole
 from dither.display import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
-from dither.fit.ruled import core_of, told_within_groups
+from dither.fit.ruled import core_of
 from dither.mechanisms import check_spent
 from dither.methods import EarlierReports, MethodRun, method, restore
-from dither.notice import Notice, shown_epsilon
+from dither.methods.histogram.consumer import Partition
+from dither.methods.histogram.estimates import consistent_counts
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.mean import Mean
+from dither.notice import Notice, notice_from_json
+from dither.private_files import make_private
 from dither.progress import followed
+from dither.randomness import check_seed
 from dither.release.amplification import CentralGuarantee, central_guarantee
-from dither.release.call import AskedRound, Call, asked_in, plain
+from dither.release.call import AskedRound, Call, asked_in, call_from_json, plain
+from dither.release.cells import CellsContent
+from dither.release.content import Content, Questions, unanswerable
+from dither.release.folder import (
+    FORMAT,
+    MANIFEST,
+    REPORT,
+    SCHEMA,
+    mixed,
+    read_manifest,
+    reading,
+    write_folder,
+    write_json,
+)
 from dither.release.heldout import heldout_notes
 from dither.release.intervals import Bootstrap
 from dither.release.manipulation import manipulation_notes
 from dither.release.misfit import misfit_notes
+from dither.release.number import ConsumerHistogram, NumberContent
 from dither.release.prior import read_prior
 from dither.release.query.answer import Answer, AnswerTable
-from dither.release.query.ask import Inquiry
 from dither.release.query.expression import Where
+from dither.release.query.numbers import number_schema
 from dither.release.replicates import pack_replicates, prepare_bootstrap, unpack_replicates
+from dither.release.report import plot_dependence, release_html, render_body
 from dither.release.rounds import rounds_notes
-from dither.release.standard_errors import measured_errors
-from dither.release.truth import Truth
-from dither.release.words import (
-    EARLIER_REPLAYED,
-    EARLIER_REPLAYED_TO_READERS,
-    NO_GUARANTEE,
-    REPLAYED_TO_READERS,
-    UNBOUNDED_READERS,
-    central_json,
-    earlier_release,
-    earlier_sentence,
-    find_warnings,
-    guarantee_sentence,
-    noise_sentence,
-    readers_sentence,
-)
-from dither.schema import Schema
+from dither.release.table import TableContent, Truth
+from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
+from dither.schema import Schema, load_schema
 from dither.schema.native import Layout
 from dither.schema.table import decode, plain_layout
-from dither.types import JsonMapping, JsonObject, NativeTable, Progress
+from dither.types import Floats, JsonMapping, JsonObject, NativeTable, Progress
 
-FORMAT = "dither-release-1"
-NO_ERRORS = "just these attributes were not measured together; release.with_replicates() finds out how far off the model is"
+_CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {
+    "table": TableContent,
+    "number": NumberContent,
+    "cells": CellsContent,
+}
+FILES = (
+    MANIFEST,
+    REPORT,
+    SCHEMA,
+    *dict.fromkeys(name for content in _CONTENTS.values() for name in content.files),
+)
 
 
-def _version() -> str:
-    from dither import __version__
-
-    return __version__
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Release:
-    """The outcome of a campaign.
+    """The outcome of a campaign, a simulation or a curator's run.
 
-    `epsilon_achieved` covers one participant's whole record over the whole campaign and never exceeds `epsilon_asked`.
-    `truth` and `clipped` exist in simulations only. The truth is shown in the report and written nowhere else; `clipped` says how
-    many rows' values were counted as "other" in each attribute where that happened, a true count that is written nowhere at all.
-    A release with `no_privacy` was made from true records for comparison: its epsilon is infinite, and every part of it says so.
-    `call` is the record of what was asked for, `state` the finished protocol (what was asked and the tallies, noise only), from
-    which intervals for any marginal can be computed later. `central` is the guarantee towards those who see the release alone;
-    there is none without privacy, nor where a seed can replay the noise. `replicates`
-    are models fitted again to redrawn answers, made on request: all intervals of the release are read off them.
+    Questions (`query`, `table`, `mean`, `quantile`, `marginal`, `count`) and files are the same for
+    every kind of content; a question that a kind cannot answer raises `QuestionError`.
+
+    Args:
+        call: What was asked for, every option that can change the release.
+        content: The published figures: a model, a number's cells, or a curator's cells.
+        schema: The public domain of a record.
+        epsilon_achieved: The guarantee of one participant's whole record over the whole campaign.
+            It never exceeds `epsilon_asked`, and is infinite for a release without privacy.
+        participants: How many people took part; None where that is private (a curator's release
+            under add-remove).
+        rounds: How many rounds were asked.
+        rows: The rows of the synthetic table, 0 without one.
+        seconds: The time that each stage took.
+        notes: Facts that the method reports about its fit.
+        warnings: What a reader has to know. Those that the release calls for are added.
+        truth: The true marginals, in a simulation only. The report shows them; no other file does.
+        clipped: How many values of each attribute lay outside its domain, in a simulation only; a
+            true count, which no file holds.
+        description: The method in one sentence.
+        reference: The method's paper.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
@@ -85,26 +110,20 @@ class Release:
     """
 
     call: Call
+    content: Content
     schema: Schema
-    model: Model
-    synthetic: NativeTable
     epsilon_achieved: float
-    participants: int
+    participants: int | None
     rounds: int
     rows: int
-    measured: Sequence[Marginal] = ()
-    asked: Sequence[AskedRound] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     notes: JsonMapping = field(default_factory=dict)
     warnings: Sequence[Notice] = ()
-    central: CentralGuarantee | None = None
-    truth: Truth | None = field(default=None, repr=False, compare=False)
-    clipped: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    state: bytes | None = field(default=None, repr=False)
-    replicates: Bootstrap | None = field(default=None, repr=False, compare=False)
+    truth: Truth | None = field(default=None, compare=False)
+    clipped: Mapping[str, int] = field(default_factory=dict, compare=False)
     description: str = ""
     reference: str = ""
-    dither_version: str = field(default_factory=_version)
+    dither_version: str = __version__
 
     @classmethod
     def from_machine(
@@ -116,27 +135,43 @@ class Release:
         layout: Layout | None = None,
         *,
         seconds: Mapping[str, float] | None = None,
-        **known: Any,
+        **facts: Any,
     ) -> Release:
-        """The release of a finished protocol, whoever drove it.
+        """The release of a finished protocol over whole records.
 
-        `call` is what was asked for (its parameters are filled in from the run), `draw` the generators of the synthetic codes
-        and of values inside their bins, `layout` the columns' types where the driver knows them. `known` has what only a
-        simulation knows: the truth, how many values were clipped, warnings of its input.
+        Args:
+            machine: The finished protocol.
+            call: What was asked for; its parameters are filled in from the run.
+            participants: How many people took part.
+            draw: The generators of the synthetic codes and of values inside their bins.
+            layout: The columns' types, if known.
+            seconds: The time of the stages so far.
+            facts: Facts that only a simulation has: the truth, clipped values, warnings.
         """
         begun = time.perf_counter()
         model = run.model()
         fitted = time.perf_counter()
         chosen = method(run.method)
-        earlier = run.machine.prior if isinstance(run.machine.prior, EarlierReports) else None
         method_notes = run.notes()
-        central = None
-        if not call.replayable and (earlier is None or earlier.private):
-            # An earlier release's tallies tell about its participants even where the fit left them
-            # out: the drift that decided so is in the notes.
-            before = () if earlier is None else earlier.tallies
-            people = participants + (0 if earlier is None else earlier.participants)
-            central = central_guarantee([*run.tallies, *before], people)
+        content = {
+            "measured": tuple(run.measured()),
+            "asked": asked_in(run.plans),
+            "central": _central_guarantee(run, call, participants),
+            "state": _stored_state(run, method_notes),
+        }
+        notes = {
+            **method_notes,
+            **heldout_notes(run, model),
+            **manipulation_notes(
+                run,
+                participants,
+                issued=call.participation == "tokens",
+                on_arrival=call.simulated or call.assignment == "arrival",
+            ),
+            # The fit is compared with its input, without rules and held-out answers.
+            **misfit_notes(run.machine, core_of(model)),
+            **({} if call.simulated else rounds_notes(model, run.tallies)),
+        }
         return cls.from_model(
             model,
             replace(call, parameters=run.plain_parameters()),
@@ -144,29 +179,13 @@ class Release:
             draw,
             layout,
             seconds={**(seconds or {}), "fit": round(fitted - begun, 4)},
-            measured=tuple(run.measured()),
+            content=content,
             epsilon_achieved=max(plan.epsilon for plan in run.plans),
             rounds=len(run.plans),
-            asked=asked_in(run.plans),
-            notes={
-                **method_notes,
-                **heldout_notes(run, model),
-                **manipulation_notes(
-                    run,
-                    participants,
-                    issued=call.participation == "tokens",
-                    on_arrival=call.simulated
-                    or call.assignment == "arrival",  # the default of campaigns
-                ),
-                # What was fitted is compared with what it was fitted to; rules and held-out answers stand around both.
-                **misfit_notes(run.machine, core_of(model)),
-                **({} if call.simulated else rounds_notes(model, run.tallies)),
-            },
-            central=central,
-            state=_stored_state(run, method_notes),
+            notes=notes,
             description=chosen.summary,
             reference=chosen.reference,
-            **known,
+            **facts,
         )
 
     @classmethod
@@ -179,27 +198,105 @@ class Release:
         layout: Layout | None = None,
         *,
         seconds: Mapping[str, float],
+        content: Mapping[str, Any] | None = None,
         **facts: Any,
     ) -> Release:
-        """The release of a model, with a synthetic table drawn from it and every warning it calls for."""
+        """The release of a model, with a synthetic table drawn from it.
+
+        `content` has further fields of `TableContent`, `facts` those of the release.
+        """
         begun = time.perf_counter()
         schema, rows = model.schema, participants if call.rows is None else call.rows
         codes = model.sample(rows, draw[0])
-        synthetic = decode(
-            codes, schema, plain_layout(schema) if layout is None else layout, draw[1]
-        )
-        spent = {**seconds, "sample": round(time.perf_counter() - begun, 4)}
-        release = cls(
+        columns = plain_layout(schema) if layout is None else layout
+        synthetic = decode(codes, schema, columns, draw[1])
+        return cls(
             call=call,
+            content=TableContent(model, synthetic, **(content or {})),
             schema=schema,
-            model=model,
-            synthetic=synthetic,
             participants=participants,
             rows=rows,
-            seconds=spent,
+            seconds={**seconds, "sample": round(time.perf_counter() - begun, 4)},
             **facts,
         )
-        return replace(release, warnings=find_warnings(release))
+
+    @classmethod
+    def from_number(
+        cls,
+        machine: HistogramMachine[Any] | Mean,
+        call: Call,
+        attribute: str,
+        partition: Partition | None = None,
+        *,
+        consistent: bool = False,
+        **facts: Any,
+    ) -> Release:
+        """The release of a finished protocol about one number.
+
+        Args:
+            machine: The finished protocol.
+            call: What was asked for; its parameters are filled in from the machine.
+            attribute: The number's name.
+            partition: The union of all consumers' edges; the method `mean` needs none.
+            consistent: Whether counts are made consistent and non-negative.
+            facts: Further fields of the release.
+        """
+        parameters = dict(machine.plain_parameters())
+        parameters.pop("consumers", None)
+        common: JsonObject = {
+            "attribute": attribute,
+            "low": machine.low,
+            "high": machine.high,
+            "mechanisms": machine.mechanisms,
+            "bits_per_report": machine.bits,
+            "clip": not call.simulated and machine.campaign.schema.attributes[0].clip,
+        }
+        if isinstance(machine, Mean):
+            mean = machine.answer()
+            participants = mean.people
+            ends = (machine.low, machine.high)
+            content = NumberContent(partition=ends, collected_mean=mean, **common)
+        else:
+            assert partition is not None
+            answer = machine.answer()
+            participants = machine.population
+            facts = {"notes": machine.notes(), **facts}
+            estimates: Sequence[Floats] = answer.likely or answer.counts
+            if consistent:
+                memberships = [partition.membership(c) for c in machine.consumers]
+                estimates = consistent_counts(
+                    memberships, answer.counts, answer.variances, participants
+                )
+            figures = zip(
+                machine.consumers, estimates, answer.counts, answer.variances, strict=True
+            )
+            content = NumberContent(
+                partition=partition.edges,
+                consumers=tuple(
+                    ConsumerHistogram(
+                        c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon
+                    )
+                    for c, estimate, raw, variance in figures
+                ),
+                consistent=consistent,
+                cells=answer.cells,
+                **common,
+            )
+        chosen = method(machine.method)
+        return cls(
+            **{
+                "call": replace(call, parameters=parameters),
+                "content": content,
+                "schema": number_schema(attribute, content.partition),
+                "epsilon_achieved": machine.epsilon,
+                "participants": participants,
+                "rounds": len(machine.closed),
+                "rows": 0,
+                "description": chosen.summary,
+                "reference": chosen.reference,
+                **facts,
+            }
+        )
 
     def __post_init__(self) -> None:
         if not self.no_privacy:
@@ -208,23 +305,17 @@ class Release:
             raise PrivacyError(
                 "a release without privacy has no finite epsilon", where="epsilon_achieved"
             )
-        if self.model.schema.fingerprint != self.schema.fingerprint:
-            raise ParameterError(
-                "the model was fitted to another schema than the release's", where="schema"
-            )
         if self.truth is not None and not self.simulated:
             raise ParameterError(
                 "a release that was not simulated cannot know the truth", where="truth"
             )
-        if self.central is not None:
-            if not self.private:
-                raise PrivacyError(
-                    "noise that can be replayed, or none, gives readers no guarantee",
-                    where="central",
-                )
-            earlier = 0.0 if self.earlier is None else float(self.earlier["epsilon"])
-            for bound in (self.central.known, self.central.hidden):
-                check_spent(max(self.epsilon_achieved, earlier), bound.epsilon)
+        self.content.check(self)
+        object.__setattr__(self, "warnings", tuple(self.content.warnings(self)))
+
+    @property
+    def kind(self) -> str:
+        """The kind of content: "table", "number" or "cells"."""
+        return self.content.kind
 
     @property
     def method(self) -> str:
@@ -235,6 +326,11 @@ class Release:
     def parameters(self) -> JsonMapping:
         """The method's parameters, defaults filled in."""
         return self.call.parameters
+
+    @property
+    def epsilon(self) -> float:
+        """The guarantee that was achieved; infinite without privacy."""
+        return self.epsilon_achieved
 
     @property
     def epsilon_asked(self) -> float:
@@ -249,7 +345,7 @@ class Release:
     @property
     def simulated(self) -> bool:
         """Whether rows of a table played the participants."""
-        return self.call.simulated
+        return self.call.simulated and self.kind != "cells"
 
     @property
     def no_privacy(self) -> bool:
@@ -257,23 +353,27 @@ class Release:
         return self.call.no_privacy
 
     @property
+    def people(self) -> int:
+        """The number of participants, 0 where it is private."""
+        return self.participants or 0
+
+    @property
     def campaign(self) -> dict[str, str | int | None] | None:
-        """The campaign's id, what it said of itself, when it was to close, and the days on which it was created and finalised; None
-        for a simulation."""
-        if self.simulated:
-            return None
+        """The campaign's id, its texts, its closing rule and its days; None if there was none."""
         call = self.call
-        told = (
-            "name",
-            "title",
-            "purpose",
-            "contact",
-            "closes",
-            "closes_at_reports",
-            "created",
-            "finalised",
-        )
-        return {"id": call.campaign, **{key: getattr(call, key) for key in told}}
+        if call.simulated:
+            return None
+        return {
+            "id": call.campaign,
+            "name": call.name,
+            "title": call.title,
+            "purpose": call.purpose,
+            "contact": call.contact,
+            "closes": call.closes,
+            "closes_at_reports": call.closes_at_reports,
+            "created": call.created,
+            "finalised": call.finalised,
+        }
 
     @property
     def schema_fingerprint(self) -> str:
@@ -282,37 +382,22 @@ class Release:
 
     @property
     def guarantee(self) -> str:
-        """What is promised to each participant, in one sentence."""
-        if self.no_privacy:
-            return NO_GUARANTEE
-        own = guarantee_sentence(self.epsilon_achieved, simulated=self.simulated)
-        return (
-            own
-            if self.earlier is None
-            else f"{own} {earlier_sentence(self.earlier, self.epsilon_achieved)}"
-        )
+        """The promise to each participant, in one sentence."""
+        return self.content.guarantee(self)
 
     @property
     def readers(self) -> str:
-        """What is promised against those who see only the release, in one sentence."""
-        if self.no_privacy:
-            return NO_GUARANTEE
-        if self.central is not None:
-            return readers_sentence(
-                self.central, simulated=self.simulated, pooled=self.earlier is not None
-            )
-        if self.replayable:
-            return REPLAYED_TO_READERS
-        return UNBOUNDED_READERS if self.private else EARLIER_REPLAYED_TO_READERS
+        """The promise against people who see only the release, in one sentence."""
+        return self.content.readers(self)
 
     @property
     def replayable(self) -> bool:
-        """Whether somebody who knows the seed can draw the same noise again: only in a simulation that was given one."""
+        """Whether anyone who knows the seed can draw the same noise again."""
         return self.call.replayable
 
     @property
     def earlier(self) -> JsonMapping | None:
-        """What is recorded about the earlier release that was given as prior; None without one."""
+        """The record of the earlier release that was given as prior; None without one."""
         return earlier_release(self.notes)
 
     @property
@@ -327,42 +412,97 @@ class Release:
 
     @property
     def noise(self) -> str:
-        """Where the noise came from and whether it can be drawn again, in one sentence."""
+        """The source of the noise and whether it can be drawn again, in one sentence."""
         if self.no_privacy:
             return "None was added."
-        own = noise_sentence(self.seed, simulated=self.simulated)
+        sentence = noise_sentence(self.seed, simulated=self.call.simulated)
         replayed = self.earlier is not None and self.earlier.get("private") is not True
-        return f"{own} {EARLIER_REPLAYED}" if replayed else own
+        return f"{sentence} {EARLIER_REPLAYED}" if replayed else sentence
+
+    @property
+    def number(self) -> NumberContent:
+        """The content of a release about one number, with questions of its own.
+
+        Raises:
+            QuestionError: The release is of another kind.
+        """
+        if not isinstance(self.content, NumberContent):
+            raise unanswerable(self.content.kind, "number")
+        return self.content
+
+    @property
+    def cells(self) -> CellsContent:
+        """The content of a curator's release.
+
+        Raises:
+            QuestionError: The release is of another kind.
+        """
+        if not isinstance(self.content, CellsContent):
+            raise unanswerable(self.content.kind, "cells of a curator")
+        return self.content
+
+    def _table(self, part: str) -> TableContent:
+        if not isinstance(self.content, TableContent):
+            raise unanswerable(self.content.kind, part)
+        return self.content
+
+    @property
+    def synthetic(self) -> NativeTable:
+        """The synthetic table; `QuestionError` for a release of one number."""
+        return self.content.synthetic
+
+    @property
+    def model(self) -> Model:
+        """The fitted model of a table; `QuestionError` for other kinds."""
+        return self._table("model").model
+
+    @property
+    def measured(self) -> Sequence[Marginal]:
+        """The marginals of a table as reports measured them."""
+        return self._table("measured marginals").measured
+
+    @property
+    def asked(self) -> Sequence[AskedRound]:
+        """The questions of each round of a table."""
+        return self._table("record of rounds").asked
+
+    @property
+    def central(self) -> CentralGuarantee | None:
+        """The guarantee of a table towards people who see the release alone, if there is one."""
+        return self._table("central guarantee").central
+
+    @property
+    def state(self) -> bytes | None:
+        """The finished protocol of a table: plans and tallies, noise only."""
+        return self._table("tallies").state
+
+    @property
+    def replicates(self) -> Bootstrap | None:
+        """The models of a table that were fitted again to redrawn answers, if there are any."""
+        return self._table("replicates").replicates
+
+    @property
+    def consumers(self) -> tuple[ConsumerHistogram, ...]:
+        """The consumers' histograms of one number."""
+        return self.number.consumers
+
+    def consumer(self, name: str) -> ConsumerHistogram:
+        """A consumer's histogram of one number, by name."""
+        return self.number.consumer(name)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
-        """The distribution of some attributes, with standard errors or with the reason why there are none.
-
-        With replicates the errors are theirs, and the frequencies rest on the reports as well where these reject the model.
-        Without, they are those of the reports about just these attributes, if they were measured together.
-        """
+        """The distribution of some attributes, with standard errors or the reason for having none."""
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        labels = tuple(self.schema[name].labels for name in names)
-        if self.replicates is not None:
-            found = self.replicates.interval(names)
-            errors = None if found.caution else found.standard_errors
-            return Marginal(names, found.frequencies, errors, labels=labels, reason=found.caution)
-        errors = measured_errors(self.measured, names, self.participants)
-        return Marginal(
-            names,
-            self.model.marginal(names),
-            errors,
-            labels=labels,
-            reason="" if errors is not None else told_within_groups(self.model, names) or NO_ERRORS,
-        )
+        return self.content.marginal(self, names)
 
-    def query(self, where: Where, given: Where | None = None, level: float = 0.95) -> Answer:
-        """The share of people for whom `where` holds, among those for whom `given` holds, with its interval.
+    def query(self, where: Where | None, given: Where | None = None, level: float = 0.95) -> Answer:
+        """The share of people for whom `where` holds, among those for whom `given` holds.
 
         Both are text such as `"sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']"`, or a mapping such
-        as `{"sex": "Female", "education": ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included). A release
+        as `{"sex": "Female", "education": ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included). A table
         without replicates makes them at the first question and keeps them.
         """
-        return self._inquiry.query(where, given, level)
+        return self._questions.query(where, given, level)
 
     def table(
         self,
@@ -372,39 +512,80 @@ class Release:
         level: float = 0.95,
         simultaneous: bool = False,
     ) -> AnswerTable:
-        """The share of people with each combination of values for whom `where` holds, among those for whom `given` holds.
+        """The share of people with each combination of values, among those for whom `given` holds.
 
-        With `simultaneous` all intervals hold together: each has the level `level ** (1 / rows)`, which suffices however the
-        rows' errors hang together (Sidak 1967).
+        With `simultaneous`, the intervals cover all rows at once: each has the level
+        `level ** (1 / rows)`, which suffices however the rows' errors are correlated (Sidak 1967).
         """
-        return self._inquiry.table(by, where, given, level, simultaneous)
+        return self._questions.table(by, where, given, level, simultaneous)
 
     def mean(
         self,
-        attribute: str,
+        attribute: str | None = None,
         where: Where | None = None,
         given: Where | None = None,
         level: float = 0.95,
     ) -> Answer:
-        """The mean of an attribute's numbers over the people for whom `where` and `given` hold; missing answers are left out.
+        """The mean of an attribute's numbers over the people for whom `where` and `given` hold.
 
-        People are taken as evenly spread inside each bin; a warning says by how much that can matter.
+        Missing answers are left out. The attribute may be omitted if there is one alone. People
+        are taken as evenly spread inside each bin; a warning states how much that can matter.
         """
-        return self._inquiry.mean(attribute, where, given, level)
+        return self._questions.mean(attribute or self._only_attribute(), where, given, level)
 
+    @overload
+    def quantile(
+        self, attribute: str, levels: float, where: Where | None = None, level: float = 0.95
+    ) -> Answer: ...
+
+    @overload
     def quantile(
         self,
         attribute: str,
         levels: Sequence[float],
         where: Where | None = None,
         level: float = 0.95,
-    ) -> AnswerTable:
-        """The numbers below which these shares of the people lie for whom `where` holds, each with its interval."""
-        return self._inquiry.quantiles(attribute, levels, where, None, level)
+    ) -> AnswerTable: ...
+
+    def quantile(
+        self,
+        attribute: str,
+        levels: float | Sequence[float],
+        where: Where | None = None,
+        level: float = 0.95,
+    ) -> Answer | AnswerTable:
+        """The number below which a share of the people lies for whom `where` holds.
+
+        Args:
+            attribute: An attribute of numbers.
+            levels: One share, which gives an `Answer`, or a list, which gives an `AnswerTable`.
+            where: Which people; all if omitted.
+            level: The level of the intervals.
+        """
+        if not isinstance(levels, int | float):
+            return self._questions.quantiles(attribute, levels, where, None, level)
+        return self._questions.quantiles(attribute, [levels], where, None, level).only()
+
+    def count(self, where: Where | None = None, *, level: float = 0.95) -> Answer:
+        """The number of people for whom `where` holds.
+
+        Counts of a curator's release are raw: the parts of a whole add up, and one may be negative.
+        """
+        return self._questions.count(where, level)
 
     @cached_property
-    def _inquiry(self) -> Inquiry:
-        return Inquiry(self)
+    def _questions(self) -> Questions:
+        return self.content.questions(self)
+
+    def _only_attribute(self) -> str:
+        if isinstance(self.content, NumberContent):
+            return self.content.attribute
+        if len(self.schema) != 1:
+            raise ParameterError(
+                f"name the attribute; there are {', '.join(self.schema.names[:12])}",
+                where="attribute",
+            )
+        return self.schema.names[0]
 
     def with_replicates(
         self,
@@ -413,38 +594,42 @@ class Release:
         effort: str = "quick",
         progress: Progress | bool | None = None,
     ) -> Release:
-        """The same release with the replicates that intervals are read off; see `dither.bootstrap`.
+        """The same release with replicates, from which intervals are read; see `dither.bootstrap`.
 
-        They are saved with it, so that every later question is answered from the same ones and in milliseconds.
+        They are saved with it, so that every later question is answered from the same ones and in
+        milliseconds. Other kinds than tables have their intervals without them.
         """
+        content = self._table("replicates")
         with followed(progress) as show:
-            found = prepare_bootstrap(
+            made = prepare_bootstrap(
                 self, replicates=count, seed=seed, effort=effort, progress=show
             )
-        # As they will be read back, in single precision: answers before and after saving are the same to the last digit.
-        made = unpack_replicates(pack_replicates(found), self.model, found.reports)
-        return replace(self, replicates=made, call=replace(self.call, replicates=count))
+        # They are kept in the single precision in which they are saved, so that answers before
+        # and after saving are the same to the last digit.
+        stored = unpack_replicates(pack_replicates(made), content.model, made.reports)
+        call = replace(self.call, replicates=count)
+        return replace(self, content=replace(content, replicates=stored), call=call)
 
     def with_prior(self, prior: NativeTable) -> Release:
-        """The release of the same reports with the fit averaged with a public table, and a synthetic table drawn anew.
+        """The release of the same reports with the fit averaged with a public table.
 
-        The table has the release's schema: a file, a bundled dataset's name or a table in memory. Replicates are not carried over.
+        The table has the release's schema: a file, a bundled dataset's name or a table in memory.
+        The synthetic table is drawn again; replicates are not carried over.
         """
-        if self.state is None:
+        state = self._table("prior").state
+        if state is None:
             raise ParameterError(
                 "this release carries no tallies to fit again with a prior; give the prior when it is made",
                 where="prior",
             )
-        run = restore(self.state)
+        run = restore(state)
         rows = read_prior(prior, self.schema)
         run.give_prior(rows)
         call = replace(self.call, prior=rows.source, replicates=0)
-        draw = (
-            np.random.default_rng([run.campaign.seed, 2]),
-            np.random.default_rng([run.campaign.seed, 3]),
-        )
+        seed = run.campaign.seed
+        draw = (np.random.default_rng([seed, 2]), np.random.default_rng([seed, 3]))
         return Release.from_machine(
-            run, call, self.participants, draw, truth=self.truth, clipped=self.clipped
+            run, call, self.people, draw, truth=self.truth, clipped=self.clipped
         )
 
     def to_arrow(self) -> NativeTable:
@@ -460,14 +645,13 @@ class Release:
         return as_polars(self.to_arrow())
 
     def plot(self, attributes: Sequence[str] | str | None = None) -> Picture:
-        """The distribution of some attributes, or which attributes depend on each other: a picture for a notebook."""
-        from dither.release.shown import plot_release
-
-        return plot_release(self, attributes)
+        """The distribution of some attributes, or the dependences of a table, for a notebook."""
+        if attributes is not None:
+            return self.marginal(attributes).plot()
+        self._table("dependences to plot")
+        return plot_dependence(self)
 
     def _repr_html_(self) -> str:
-        from dither.release.shown import release_html
-
         return release_html(self)
 
     def save(
@@ -478,38 +662,50 @@ class Release:
         *,
         overwrite: bool = False,
     ) -> Path:
-        """Write the release's folder in one step and give its path.
+        """Write the release's folder in one step and return its path.
 
-        It holds synthetic.parquet (or .csv, as `form` says), release.json, report.html, schema.json, model.bin, measured.bin and
-        what there is of state.bin and replicates.bin. Either all of it appears or nothing changes. A folder with something in it is
-        refused, unless it is an earlier release and `overwrite` is true: then that is replaced. A simulation's report shows the
-        truth and can be read by its owner alone (mode 0600).
+        It holds release.json, report.html, schema.json and the files of its kind; a table's rows
+        are in synthetic.parquet, or .csv as `form` says. Either all of it appears or nothing
+        changes. A simulation's report that shows the truth can be read by its owner alone (mode
+        0600).
+
+        Raises:
+            InputError: The folder has something in it, unless that is an earlier release and
+                `overwrite` is true: then the earlier release is replaced.
         """
-        from dither.release.folder import save_release
 
-        return save_release(self, directory, clock, form, overwrite=overwrite)
+        def write(folder: Path) -> None:
+            started = clock()
+            self.content.write(self, folder, form)
+            write_json(self.schema.to_json(), folder / SCHEMA)
+            page = folder / REPORT
+            # The page shows the truth, so it is as confidential as the table.
+            if self.truth is not None:
+                make_private(page)
+            page.write_text(self.report(), encoding="utf-8")
+            timed = self if self.kind != "table" else self._timed("report", clock() - started)
+            write_json(timed.to_json(), folder / MANIFEST)
+
+        return write_folder(directory, FILES, write, overwrite=overwrite)
 
     @classmethod
     def load(cls, directory: str | Path) -> Release:
-        """Read a saved release. The truth of a simulation is not in the folder, so the result has none."""
-        from dither.release.folder import load_release
-
+        """Read a saved release; see `dither.load_release`."""
         return load_release(directory)
 
     def report(self) -> str:
         """The report, one HTML page without any outside resource."""
-        from dither.release.report import render_report
+        return render_body(self, self.content.report(self))
 
-        return render_report(self)
-
-    def with_seconds(self, stage: str, seconds: float) -> Release:
-        """The same release with the time of one more stage."""
+    def _timed(self, stage: str, seconds: float) -> Release:
         return replace(self, seconds={**self.seconds, stage: seconds})
 
     def to_json(self) -> JsonObject:
         """The manifest, plain JSON values only."""
         return {
+            "trust_model": self.content.trust_model,
             "format": FORMAT,
+            "kind": self.kind,
             "dither_version": self.dither_version,
             "method": self.method,
             "parameters": plain(self.parameters),
@@ -517,55 +713,140 @@ class Release:
             "epsilon_asked": plain(float(self.epsilon_asked)),
             "epsilon_achieved": plain(float(self.epsilon_achieved)),
             "guarantee": self.guarantee,
-            "central": None if self.central is None else central_json(self.central, self.readers),
-            "participants": int(self.participants),
+            "participants": None if self.participants is None else int(self.participants),
             "rounds": int(self.rounds),
             "rows": int(self.rows),
             "seed": None if self.seed is None else int(self.seed),
             "noise": self.noise,
             "seconds": {stage: float(value) for stage, value in self.seconds.items()},
-            "replicates": 0 if self.replicates is None else len(self.replicates.replicates),
             "simulated": bool(self.simulated),
             "campaign": self.campaign,
             "call": plain(self.call.to_json()),
             "schema_fingerprint": self.schema_fingerprint,
-            "model": self.model.kind,
             "description": self.description,
             "reference": self.reference,
-            "asked": [entry.to_json() for entry in self.asked],
             "notes": plain(self.notes),
-            "warnings": [warning.to_json() for warning in find_warnings(self)],
-            "estimates": [self._estimate(name) for name in self.schema.names],
-        }
-
-    def _estimate(self, name: str) -> JsonObject:
-        marginal = self.marginal([name])
-        return {
-            "attribute": name,
-            "labels": list(marginal.labels[0]),
-            "frequencies": marginal.frequencies.tolist(),
-            "standard_errors": None
-            if marginal.standard_errors is None
-            else plain(marginal.standard_errors),
+            "warnings": [warning.to_json() for warning in self.warnings],
+            **self.content.manifest(self),
         }
 
     def __getstate__(self) -> JsonObject:
-        """What is pickled: everything but what a simulation knows of the truth, which is written nowhere."""
-        return {k: v for k, v in vars(self).items() if k != "_inquiry"} | {
-            "truth": None,
-            "clipped": {},
-        }
+        """Everything but the truth of a simulation, which is written nowhere."""
+        state = {name: value for name, value in vars(self).items() if name != "_questions"}
+        return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
-        kind = "simulated " if self.simulated else ""
-        return (
-            f"Release({kind}{self.method}, {len(self.schema)} attributes, {self.participants:,} participants, "
-            f"epsilon {shown_epsilon(self.epsilon_achieved)}, {self.rows:,} synthetic rows)"
+        return f"Release({self.content.describe(self)})"
+
+
+def load_release(directory: str | Path) -> Release:
+    """Read a saved release of any kind, also of earlier versions.
+
+    The truth of a simulation is not in the folder, so the result has none.
+
+    Raises:
+        InputError: The folder is no release, or a file of it is damaged or of another release.
+
+    >>> import dither, tempfile
+    >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     dither.load_release(release.save(f"{folder}/out")).method
+    'independent'
+    """
+    folder = Path(directory)
+    manifest = read_manifest(folder)
+    with reading(folder / MANIFEST):
+        content_class = _CONTENTS[manifest["kind"]]
+        call = call_from_json(manifest["call"])
+        _check_call(call, manifest)
+    # Early versions wrote no schema for a simulated number.
+    early = content_class is NumberContent and manifest["format"] != FORMAT
+    if early and not (folder / SCHEMA).is_file():
+        with reading(folder / MANIFEST):
+            schema = number_schema(manifest["number"], manifest["partition"])
+    else:
+        with reading(folder / SCHEMA):
+            schema = load_schema(folder / SCHEMA)
+    with reading(folder / MANIFEST):
+        if manifest.get("schema_fingerprint", schema.fingerprint) != schema.fingerprint:
+            raise mixed(folder, MANIFEST, SCHEMA)
+    content = content_class.read(folder, manifest, schema, call)
+    with reading(folder / MANIFEST):
+        facts = {name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS}
+        spent = manifest["epsilon_achieved"]
+        release = Release(
+            call=call,
+            content=content,
+            schema=schema,
+            epsilon_achieved=math.inf if spent is None else spent,
+            participants=_participants(manifest),
+            warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
+            **facts,
         )
+        content.check_shown(release)
+        return release
+
+
+_PLAIN_FIELDS: Mapping[str, type] = {
+    "rounds": int,
+    "rows": int,
+    "seconds": dict,
+    "notes": dict,
+    "description": str,
+    "reference": str,
+    "dither_version": str,
+}
+_TEXTS = (
+    *("method", "path", "unknown", "name", "title", "purpose", "contact", "participation"),
+    *("assignment", "epsilon_reason", "campaign", "created", "finalised"),
+)
+
+
+def _check_call(call: Call, manifest: JsonMapping) -> None:
+    """Raise an error if a call has values of a wrong type or contradicts the manifest."""
+    for name in ("method", "parameters", "seed"):
+        if manifest[name] != plain(getattr(call, name)):
+            raise ValueError(f"{name} is {manifest[name]!r}, and the call says otherwise"[:200])
+    for name in _TEXTS:
+        if not isinstance(getattr(call, name), str):
+            raise ValueError(f"the call's {name} is {getattr(call, name)!r}"[:200])
+    if not isinstance(call.simulated, bool) or not isinstance(call.no_privacy, bool):
+        raise ValueError("the call does not say whether it was a simulation")
+    check_seed(call.seed)
+
+
+def _participants(manifest: JsonMapping) -> int | None:
+    count = manifest["participants"]
+    if count is None and manifest["kind"] == "cells":
+        return None
+    return check_whole("participants", count, 1 if manifest["kind"] == "table" else 0)
+
+
+def _plain_field(name: str, value: Any) -> Any:
+    fits = isinstance(value, _PLAIN_FIELDS[name]) and not isinstance(value, bool)
+    if not fits or (isinstance(value, int) and value < 0):
+        raise ValueError(f"{name} is {value!r}"[:200])
+    if name == "seconds":
+        return {stage: float(spent) for stage, spent in value.items()}
+    return value
+
+
+def _central_guarantee(run: MethodRun, call: Call, participants: int) -> CentralGuarantee | None:
+    """The guarantee towards readers of the release; None where a seed can replay the noise."""
+    prior = run.machine.prior
+    earlier = prior if isinstance(prior, EarlierReports) else None
+    if call.replayable or (earlier is not None and not earlier.private):
+        return None
+    if earlier is None:
+        return central_guarantee(run.tallies, participants)
+    # The tallies of an earlier release tell about its participants even where the fit left them
+    # out: the drift that decided so is in the notes.
+    people = participants + earlier.participants
+    return central_guarantee([*run.tallies, *earlier.tallies], people)
 
 
 def _stored_state(run: MethodRun, notes: JsonMapping) -> bytes:
-    """The run's state without the tallies of an earlier release that its fit left out."""
+    """The machine's state without the tallies of an earlier release that its fit left out."""
     prior = run.machine.prior
     if not isinstance(prior, EarlierReports) or notes["prior"]["share_of_prior"] > 0:
         return run.state()

@@ -356,7 +356,7 @@ def _machine_of(source: Release | MethodRun) -> Release | MethodRun:
 def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonObject]:
     if not isinstance(source, MethodRun):
         given = dict(source.parameters)
-        return source.method, source.schema, source.epsilon_asked, source.participants, given
+        return source.method, source.schema, source.epsilon_asked, source.people, given
     campaign = source.campaign
     given = source.plain_parameters()
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jinja2 import TemplateError
 from markupsafe import Markup
 
-from dither.display import Bar, bar_chart
+from dither.display import Bar, Picture, bar_chart, html_list, html_table, stand_alone
+from dither.errors import ParameterError
 from dither.notice import shown_epsilon
 from dither.release.call import AskedRound, campaign_command, command, python_code
 from dither.release.charts import attribute_chart, dependency_chart, heat_charts
@@ -29,9 +30,11 @@ from dither.release.figures import (
     telling_attributes,
 )
 from dither.release.pages import counted, percent, render_page, render_part
-from dither.release.release import Release
 from dither.release.standard_errors import pair_errors
-from dither.release.words import RESTS_ON, find_warnings, hidden_sentence, in_words
+from dither.release.words import RESTS_ON, hidden_sentence, in_words
+
+if TYPE_CHECKING:
+    from dither.release.release import Release
 
 MAX_CHARTS = 24
 MAX_HEAT_MAPS = 6
@@ -102,13 +105,16 @@ class ReportBody:
     citation: str
 
 
-def render_report(release: Release) -> str:
-    """The whole page."""
-    source = "" if release.call.table is None else f" · {release.call.table}"
-    body = report_body(release)
+def render_body(release: Release, body: ReportBody) -> str:
+    """A whole page around the content of a report."""
+    title = body.heading
+    if release.kind == "table":
+        source = "" if release.call.table is None else f" · {release.call.table}"
+        spent = shown_epsilon(release.epsilon_achieved, 4)
+        title = f"Dither release: {release.method}, epsilon {spent}{source}"
     return render_page(
         "report.html",
-        title=f"Dither release: {release.method}, epsilon {shown_epsilon(release.epsilon_achieved, 4)}{source}",
+        title=title,
         heading=body.heading,
         subtitle=body.subtitle,
         version=release.dither_version,
@@ -118,8 +124,8 @@ def render_report(release: Release) -> str:
     )
 
 
-def report_body(release: Release) -> ReportBody:
-    """What a report says, for a page of whatever frame."""
+def table_report(release: Release) -> ReportBody:
+    """The report of a release about whole records."""
     found, pairs = quality(release), strong_pairs(release)
     errors = pair_errors(release) if pairs else None
     charted = telling_attributes(release, pairs, MAX_CHARTS)
@@ -134,7 +140,7 @@ def report_body(release: Release) -> ReportBody:
         release=release,
         hidden=None if release.central is None else hidden_sentence(release.central),
         rests_on=RESTS_ON,
-        warnings=find_warnings(release),
+        warnings=release.warnings,
         quality=found,
         quality_rows=_quality_rows(found),
         distances=_distances(found),
@@ -426,7 +432,7 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
     ]
 
 
-def check_shown(release: Release) -> None:
+def check_table_report(release: Release) -> None:
     """Raise the error that the report would meet in what a manifest says, without making the report."""
     notes = release.notes
     _manipulation(notes)
@@ -468,13 +474,13 @@ def _run(release: Release) -> Rows:
 # How to cite a release and make it or one like it again: from the same table, or with the same questions to others.
 
 
-def rerun_command(release: Release) -> str:
+def rerun_command(release: Release) -> str | None:
     """The command line that makes the same release from the same table, if a seed was given, else one like it with noise of its
     own; after a collection, those that ask the same again."""
     return (
         command(release.call)
         if release.simulated
-        else campaign_command(release.call, release.participants)
+        else campaign_command(release.call, release.people)
     )
 
 
@@ -528,3 +534,36 @@ def _campaign(release: Release) -> str:
     days = " to ".join(str(day) for day in (told["created"], told["finalised"]) if day)
     name = told["title"] or told["name"]
     return f" · campaign {f'{name}, ' if name else ''}{told['id']}" + (f", {days}" if days else "")
+
+
+def plot_dependence(release: Release) -> Picture:
+    """The graph of the dependences that a picture can show."""
+    edges = graph_edges(strong_pairs(release))
+    if not edges:
+        raise ParameterError(
+            "no attributes of this release depend on each other; name some to draw",
+            where="attributes",
+        )
+    linked = {name for pair in edges for name in (pair.first, pair.second)}
+    names = [name for name in release.schema.names if name in linked]
+    return stand_alone(dependency_chart(names, edges))
+
+
+def release_html(release: Release) -> str:
+    """The facts, the guarantee and the warnings of a release, for a notebook."""
+    facts = [("method", release.method)]
+    if release.participants is not None:
+        origin = "collected from participants"
+        if release.simulated:
+            origin = "simulated, each row of a table one participant"
+        facts.append(("participants", f"{release.participants:,} ({origin})"))
+    epsilon = shown_epsilon(release.epsilon_achieved)
+    facts += [
+        ("epsilon", f"{epsilon} for each participant's whole record"),
+        ("guarantee", release.guarantee),
+    ]
+    if release.rows:
+        facts.append(("synthetic rows", f"{release.rows:,}"))
+    facts.append(("attributes", ", ".join(release.schema.names)))
+    table = html_table(("", ""), facts, "Dither release", 0)
+    return table + html_list([str(warning) for warning in release.warnings], "Read with care:")

@@ -47,7 +47,7 @@ def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _marked(text: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -55,13 +55,11 @@ def pair_errors(release: Release) -> Errors:
     whole = [tally for tally in tallies if not isinstance(tally, CountTally)]
 
     def errors(names: Sequence[str]) -> Floats | None:
-        measured = measured_errors(release.measured, names, release.participants)
+        measured = measured_errors(release.measured, names, release.people)
         if measured is not None:
             return measured
         if any(set(names) <= together for together in asked):
-            return measured_errors(
-                [pool(release.schema, answers, names)], names, release.participants
-            )
+            return measured_errors([pool(release.schema, answers, names)], names, release.people)
         for tally in whole:
             alone = {
                 q.attributes[0]: q.mechanism for q in tally.plan.questions if len(q.attributes) == 1

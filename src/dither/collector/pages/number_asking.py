@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dither.collector.answering import Question
-from dither.release.number_questions import NumberQuestion
 
 _WHOLE = ("quantiles", "bins", "figure")
 
@@ -26,6 +25,7 @@ class _NumberForm:
     figure: str
     low: str
     high: str
+    number: str = "number"
 
     @property
     def asks(self) -> bool:
@@ -45,12 +45,12 @@ class _NumberForm:
     @property
     def question(self) -> Question:
         """The question as a release reads it."""
-        said = dict(self.parameters)
+        asked = dict(self.parameters)
         return Question(
-            number=NumberQuestion(
-                range=(said["range"],) if "range" in said else (),
-                **{name: said.get(name, "") for name in _WHOLE},
-            )
+            range=(asked["range"],) if "range" in asked else (),
+            quantiles=asked.get("quantiles", ""),
+            bins=asked.get("bins", ""),
+            figure=asked.get("figure", ""),
         )
 
     @property
@@ -58,20 +58,22 @@ class _NumberForm:
         """The lines that give the same answer in Python."""
         name, text = next(iter(self.parameters), ("", ""))
         calls = {
-            "range": f"range({text.replace(',', ', ')})",
-            "quantiles": f"quantile([{text}])",
-            "bins": f"answer([{text}])" if "," in text else f"answer({text})",
-            "figure": f"{text}()",
+            "range": f"number.range({text.replace(',', ', ')})",
+            "quantiles": f"quantile({self.number!r}, [{text}])",
+            "bins": f"number.answer([{text}])" if "," in text else f"number.answer({text})",
+            "figure": "mean()" if text == "mean" else f"number.{text}()",
         }
-        load = 'release = dither.HistogramRelease.load("release")  # folder.zip, unpacked'
+        load = 'release = dither.load_release("release")  # folder.zip, unpacked'
         return f"import dither\n\n{load}\nrelease.{calls.get(name, '')}"
 
 
-def read_number_form(asked: Sequence[tuple[str, str]], ends: Sequence[float]) -> _NumberForm:
-    """The forms that an address fills in; `ends` are those of the numbers that were asked for."""
+def read_number_form(
+    asked: Sequence[tuple[str, str]], ends: Sequence[float], number: str = "number"
+) -> _NumberForm:
+    """The forms that an address fills in; `ends` are those of the range of the `number`."""
     values: dict[str, str] = {}
     for name, value in asked:
         values.setdefault(name, value.strip())
     low, high = (f"{end:.15g}" for end in ends)
     texts = {name: values.get(name, "") for name in ("to", *_WHOLE)}
-    return _NumberForm(from_=values.get("from", ""), low=low, high=high, **texts)
+    return _NumberForm(from_=values.get("from", ""), low=low, high=high, number=number, **texts)

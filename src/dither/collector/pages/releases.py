@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from dither.collector.access import Access
-from dither.collector.answering import Question
+from dither.collector.answering import FIGURES, Question
 from dither.collector.collector import Collector
 from dither.collector.pages.answers import SECURITY, page, shown_origin
 from dither.collector.pages.asking import MAX_BY, Form, read_form
@@ -26,8 +26,6 @@ from dither.collector.questions import TooManyQuestions
 from dither.display import bar_chart
 from dither.errors import InputError
 from dither.release.compare import ComparedAttribute, compare_manifests
-from dither.release.histogram import FORMAT as HISTOGRAM_FORMAT
-from dither.release.number_questions import FIGURES
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
 from dither.schema import schema_from_json
@@ -109,7 +107,13 @@ def title_of(manifest: JsonObject) -> str:
 
 def about_a_number(manifest: JsonObject) -> bool:
     """Whether a release has histograms or the mean of one number in place of a table."""
-    return manifest.get("format") == HISTOGRAM_FORMAT
+    return "consumers" in manifest
+
+
+def number_name(manifest: JsonObject) -> str:
+    """The name of the number that a release is about; earlier versions wrote it elsewhere."""
+    earlier = (manifest.get("campaign") or {}).get("number")
+    return str(manifest.get("number") or earlier or "number")
 
 
 def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = None) -> str:
@@ -182,14 +186,15 @@ def _ask_number(
 ) -> Response:
     if manifest.get("mean"):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
-    form = read_number_form(asked, manifest["range"])
+    number = number_name(manifest)
+    form = read_number_form(asked, manifest["range"], number)
     return _asking_page(
         "release_ask_number.html",
         (publications, release, manifest),
         form.question if form.asks else None,
         form=form,
         figures=FIGURES,
-        number=(manifest.get("campaign") or {}).get("number") or "the number",
+        number=number,
         files=_files(release, form.parameters),
         python=form.python,
     )
@@ -260,7 +265,7 @@ def _download(publications: Publications, release: Published, public_url: str | 
         subtitle=frame["name"],
         files=f"/v1/releases/{release.campaign}",
         digest=release.digest,
-        rows=manifest.get("rows"),
+        rows=manifest.get("rows") or None,
         mean=bool(manifest.get("mean")),
         citation=body.citation,
         origin=shown_origin(public_url),

@@ -172,6 +172,23 @@ class AnswerTable:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def only(self) -> Answer:
+        """The answer of a table of one row."""
+        (row,) = self.rows
+        values = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in row.values)
+        return Answer(
+            asked=f"{self.asked} at {values}",
+            estimate=row.estimate,
+            low=row.low,
+            high=row.high,
+            standard_error=row.standard_error,
+            level=self.level,
+            people=None,
+            basis=self.basis,
+            unit=self.unit,
+            warnings=self.warnings,
+        )
+
     def to_json(self) -> JsonObject:
         """As `dither query --json` prints it."""
         return {

@@ -1,22 +1,19 @@
-"""Answers questions about a release: one set of sums over cells for each, with the covariance of their errors."""
+"""Answer questions about several attributes from sums over cells and the covariance of their errors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
 
-import narwhals as nw
 import numpy as np
 from scipy.special import stdtrit
 
 from dither.checks import check_between
-from dither.errors import DitherError, ParameterError
-from dither.fit.ruled import grouped_marginal
+from dither.errors import ParameterError
 from dither.notice import Notice
-from dither.release.intervals import Bootstrap, LinearAnswer
+from dither.release.intervals import LinearAnswer
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
 from dither.release.query.cells import MAX_ROWS, MAX_WEIGHTS, Grid, build_grid
 from dither.release.query.expression import (
@@ -28,6 +25,7 @@ from dither.release.query.expression import (
     Where,
     both,
     notes_of,
+    question_words,
 )
 from dither.release.query.quantities import (
     Difference,
@@ -40,12 +38,11 @@ from dither.release.query.quantities import (
     fieller,
     sums_of,
 )
-from dither.release.replicates import prepare_bootstrap
-from dither.schema import Attribute
-from dither.types import Floats, Progress
+from dither.schema import Attribute, Schema
+from dither.types import Floats
 
-if TYPE_CHECKING:
-    from dither.release.release import Release
+# Estimates weighted sums over the cells of a grid, all at once.
+LinearSource = Callable[[Grid, Sequence[Floats]], LinearAnswer]
 
 _STEPS = 8  # of the search inside each bin
 _MAX_POINTS = 4_000
@@ -102,46 +99,31 @@ def _place(at: float, ends: tuple[Floats, Floats]) -> float:
 
 
 class Inquiry:
-    """A release that is asked questions; it makes replicates once, and tells `progress`, if the release brings none.
+    """Answers questions about the attributes of a schema.
 
-    With a `reason` none are made, and the answers that lack an interval for it say so.
+    Args:
+        schema: The attributes.
+        units: What an attribute's numbers are multiples of, where that is known.
+        linear: Estimates weighted sums over cells, as shares of all people.
+        population: How many people the shares are of.
     """
 
     def __init__(
-        self, release: Release, progress: Progress | None = None, reason: str = ""
+        self,
+        schema: Schema,
+        units: Mapping[str, float],
+        linear: LinearSource,
+        population: float,
     ) -> None:
-        self.release, self.progress, self.reason = release, progress, reason
-
-    @cached_property
-    def reader(self) -> Reader:
-        """What reads the questions. Whether numbers are whole is what the published table says."""
-        columns = nw.from_native(self.release.synthetic, eager_only=True).schema
-        units = {
-            a.name: 1.0
-            for a in self.release.schema
-            if a.kind == "date" or columns[a.name].is_integer()
-        }
-        stated = {a.name: a.unit for a in self.release.schema if a.unit is not None}
-        return Reader(self.release.schema, units | stated)
-
-    @cached_property
-    def _replicates(self) -> Bootstrap | str:
-        """The replicates, or why there are none."""
-        if self.release.replicates is not None:
-            return self.release.replicates
-        if self.reason:
-            return self.reason
-        if self.release.no_privacy:
-            return "no interval can be had: this release was made from the true records, without any noise"
-        try:
-            return prepare_bootstrap(self.release, progress=self.progress)
-        except DitherError as error:
-            return f"no interval can be had for this release: {error}"
+        self.reader = Reader(schema, units)
+        self._linear, self._population = linear, population
 
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """A share of people."""
         read = self.reader.read
-        return self.answer(Share(read(where), read(given)), level, _words("share", where, given))
+        return self.answer(
+            Share(read(where), read(given)), level, question_words("share", where, given)
+        )
 
     def mean(
         self, attribute: str, where: Where | None, given: Where | None, level: float
@@ -151,8 +133,12 @@ class Inquiry:
         _numbers(found)
         who = both(self.reader.read(where), self.reader.read(given), _answered(found))
         return self.answer(
-            Mean(found.name, who), level, _words(f"mean of {found.name}", where, given)
+            Mean(found.name, who), level, question_words(f"mean of {found.name}", where, given)
         )
+
+    def count(self, where: Where | None, level: float) -> Answer:
+        """The number of people for whom `where` holds."""
+        return counted(self.query(where, None, level), self._population)
 
     def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
         """See `Source`."""
@@ -228,14 +214,14 @@ class Inquiry:
         notes = list(notes_of(nodes))
         if np.isnan(low).all() and not np.isnan(told.covariance).all():
             notes.append(UNSURE_DIVISOR)
-        labels = product(*(self.release.schema[name].labels for name in names))
+        labels = product(*(self.reader.schema[name].labels for name in names))
         found = tuple(
             AnswerRow(
                 values, float(estimates[i]), _known(low[i]), _known(high[i]), _known(errors[i])
             )
             for i, values in enumerate(labels)
         )
-        asked = _words("share", where, given)
+        asked = question_words("share", where, given)
         warnings = tuple(dict.fromkeys([*notes, *_cautions(told)]))
         return AnswerTable(
             asked, tuple(names), found, level, told.basis, simultaneous, warnings=warnings
@@ -288,21 +274,10 @@ class Inquiry:
         notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(told)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
-        asked = _words(f"quantiles of {found.name}", where, given)
+        asked = question_words(f"quantiles of {found.name}", where, given)
         warnings = tuple(dict.fromkeys(notes))
         return AnswerTable(
             asked, ("level",), tuple(rows), level, told.basis, unit="number", warnings=warnings
-        )
-
-    def _linear(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
-        """All sums at once; without replicates the model's own, without an error."""
-        stacked, found = np.stack(questions), self._replicates
-        if not isinstance(found, str):
-            return found.linear(grid.names, grid.groups, stacked)
-        marginal = grouped_marginal(self.release.model, grid.names, grid.groups)
-        estimates = stacked.reshape(len(stacked), -1) @ marginal.ravel()
-        return LinearAnswer(
-            estimates, np.full((len(stacked),) * 2, np.nan), math.inf, "model", found
         )
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
@@ -324,14 +299,14 @@ class Inquiry:
         if isinstance(quantity, (Difference, Ratio)):
             return None
         share = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
-        return float(np.clip(share, 0.0, 1.0)) * self.release.participants
+        return float(np.clip(share, 0.0, 1.0)) * self._population
 
     def _bounds(self, quantity: Quantity) -> tuple[float, float]:
         """Between what a figure must lie."""
         if isinstance(quantity, Share):
             return 0.0, 1.0
         if isinstance(quantity, Mean):
-            found = self.release.schema[quantity.attribute].bounds
+            found = self.reader.schema[quantity.attribute].bounds
             return (-math.inf, math.inf) if found is None else found
         if isinstance(quantity, Difference):
             (a, b), (c, d) = self._bounds(quantity.first), self._bounds(quantity.second)
@@ -356,13 +331,30 @@ class Inquiry:
     def _check_rows(self, names: Sequence[str]) -> int:
         if not names or len(set(names)) < len(names):
             raise ParameterError("a table needs attributes to go by, each once", where="by")
-        count = self.release.schema.cells(names)
+        count = self.reader.schema.cells(names)
         if count > MAX_ROWS:
             raise ParameterError(
                 f"a table by {', '.join(names)} has {count:,} rows, more than {MAX_ROWS:,}; go by fewer attributes",
                 where="by",
             )
         return count
+
+
+def counted(share: Answer, population: float) -> Answer:
+    """A share of all people as a number of people."""
+    ends = (share.estimate, share.low, share.high, share.standard_error)
+    estimate, low, high, error = (None if end is None else end * population for end in ends)
+    return replace(
+        share,
+        asked=share.asked.replace("share", "count", 1),
+        estimate=math.nan if estimate is None else estimate,
+        low=low,
+        high=high,
+        standard_error=error,
+        unit="number",
+        _quantity=None,
+        _source=None,
+    )
 
 
 UNSURE_DIVISOR = Notice(
@@ -454,16 +446,3 @@ def _spread_in_bins(attribute: Attribute, scale: Scale) -> list[Notice]:
         return []
     words = f"{attribute.name} is known by bins, and people are taken as evenly spread in each; the interval does not count that"
     return [Notice("inside-a-bin", words)]
-
-
-def _words(what: str, where: Where | None, given: Where | None) -> str:
-    """The question in words."""
-    of = "" if where is None else f" {'with' if what == 'share' else 'where'} {_said(where)}"
-    among = "" if given is None else f" given {_said(given)}"
-    return f"{what}{of}{among}"
-
-
-def _said(where: Where) -> str:
-    if isinstance(where, str):
-        return " ".join(where.split())
-    return " and ".join(f"{name}: {value}" for name, value in where.items())

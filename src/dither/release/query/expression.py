@@ -632,3 +632,16 @@ def _example(attribute: Attribute) -> str:
 
 def _cut(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
+
+
+def question_words(what: str, where: Where | None, given: Where | None) -> str:
+    """The question in words."""
+    of = "" if where is None else f" {'with' if what == 'share' else 'where'} {_one_line(where)}"
+    among = "" if given is None else f" given {_one_line(given)}"
+    return f"{what}{of}{among}"
+
+
+def _one_line(where: Where) -> str:
+    if isinstance(where, str):
+        return " ".join(where.split())
+    return " and ".join(f"{name}: {value}" for name, value in where.items())

@@ -1,35 +1,56 @@
-"""Questions about one number that was collected in cells: the share in a range, quantiles, mean, variance, all with intervals.
+"""Questions about one number that was collected in cells: shares, quantiles, mean, variance.
 
-The answers are about the people who took part; who they are a sample of is not in the intervals, as for histograms.
+All answers have intervals. They are about the people who took part: the sampling of participants
+from a population is not in the intervals, as for histograms.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dither.checks import check_between, check_finite
-from dither.errors import ParameterError
+from dither.errors import ParameterError, QuestionError
+from dither.fit.project import norm_sub
+from dither.methods.histogram.consumer import Consumer
 from dither.methods.histogram.estimates import CellEstimates
 from dither.methods.histogram.late import (
     Functional,
+    LateAnswer,
     Stretch,
     ask,
     at_the_end,
     before_the_end,
     inside,
     is_fine,
+    late_answer,
     number,
     quantiles,
     squared_distance,
 )
+from dither.methods.mean import MeanAnswer
 from dither.notice import Notice
 from dither.release.intervals import Basis
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable, Unit
+from dither.release.query.ask import counted
+from dither.release.query.expression import (
+    All,
+    Condition,
+    Constant,
+    Node,
+    Not,
+    Reader,
+    Where,
+    conditions,
+    question_words,
+)
+from dither.schema import Attribute, Schema
+from dither.schema.attribute import MAX_VALUES
 
 COARSE = Notice(
     "coarse-cells",
@@ -73,6 +94,24 @@ class NumberInquiry:
             return Answer(asked, 1.0, 1.0, 1.0, 0.0, level, people, self._basis)
         partition = self.cells.partition
         question = at_the_end(partition) if low == last else inside(partition, low, high)
+        return self._share(asked, question, level)
+
+    def share_of(
+        self, intervals: Sequence[tuple[float, float]], level: float, asked: str
+    ) -> Answer:
+        """The share of people in a union of disjoint intervals within the range, in order."""
+        check_between("level", level, 0, 1, ends="()")
+        if len(intervals) == 1:
+            return replace(self.share(*intervals[0], level), asked=asked)
+        if not intervals:
+            return Answer(asked, 0.0, 0.0, 0.0, 0.0, level, 0.0, self._basis)
+        parts = [inside(self.cells.partition, low, high).mean for low, high in intervals]
+        share = np.clip(np.sum(parts, axis=0), 0.0, 1.0)
+        spread = share * (1 - share)
+        question = Functional(share, spread, (share == 1).astype(float), (share > 0).astype(float))
+        return self._share(asked, question, level)
+
+    def _share(self, asked: str, question: Functional, level: float) -> Answer:
         (known,) = ask(self.cells, [question])
         return self._answer(asked, known, level, (0.0, 1.0), self._notes(question), "share")
 
@@ -89,8 +128,7 @@ class NumberInquiry:
             )
         partition = self.cells.partition
         question = before_the_end(partition) if value == last else inside(partition, first, value)
-        (known,) = ask(self.cells, [question])
-        return self._answer(asked, known, level, (0.0, 1.0), self._notes(question), "share")
+        return self._share(asked, question, level)
 
     def mean(self, level: float) -> Answer:
         """The mean number."""
@@ -181,3 +219,189 @@ class NumberInquiry:
 def _plain(value: Any) -> Any:
     """A NumPy number as a Python one."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def number_schema(name: str, edges: Sequence[float]) -> Schema:
+    """The schema of one number: its cells as bins where an attribute can have them, else two halves."""
+    ends = tuple(map(float, edges))
+    if not 3 <= len(ends) <= MAX_VALUES + 1:
+        ends = (ends[0], (ends[0] + ends[-1]) / 2, ends[-1])
+    return Schema((Attribute(name, "numeric", edges=ends),))
+
+
+@dataclass(frozen=True)
+class NumberQuestions:
+    """Questions about one number in the words of every release.
+
+    Args:
+        schema: The one attribute.
+        cells: What the reports say of each cell; None where the method keeps no cells.
+        collected_mean: The mean, where nothing else was collected.
+        edges: The bins of a table by the attribute.
+        method: The method's name, for errors.
+    """
+
+    schema: Schema
+    cells: CellEstimates | None
+    collected_mean: MeanAnswer | None
+    edges: tuple[float, ...]
+    method: str
+
+    @property
+    def attribute(self) -> str:
+        """The number's name."""
+        return self.schema.names[0]
+
+    def inquiry(self) -> NumberInquiry:
+        """The questions that need cells; `QuestionError` without any."""
+        if self.cells is not None:
+            return NumberInquiry(self.cells)
+        rest = (
+            "the mean alone" if self.collected_mean is not None else "its consumers' counts alone"
+        )
+        raise QuestionError(
+            f"{self.method} keeps no cells to answer further questions from, it has {rest}; "
+            "collect with ranges, chp or smart",
+            where="method",
+            value=self.method,
+        )
+
+    def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
+        """The share of people whose number meets `where`."""
+        self._refuse("given", given)
+        asked = question_words("share", where, None)
+        return self.inquiry().share_of(self._intervals(where), level, asked)
+
+    def count(self, where: Where | None, level: float) -> Answer:
+        """The number of people whose number meets `where`."""
+        share = self.query(where, None, level)
+        return counted(share, float(self.inquiry().cells.population))
+
+    def table(
+        self,
+        by: Sequence[str] | str,
+        where: Where | None,
+        given: Where | None,
+        level: float,
+        simultaneous: bool,
+    ) -> AnswerTable:
+        """The share of people in each bin of the first consumer, or in each cell."""
+        self._refuse("where", where)
+        self._refuse("given", given)
+        names = [by] if isinstance(by, str) else list(by)
+        for name in names:
+            self._check(name)
+        if len(names) != 1:
+            raise ParameterError("a table needs attributes to go by, each once", where="by")
+        check_between("level", level, 0, 1, ends="()")
+        bins = number_schema(self.attribute, self.edges).attributes[0]
+        each = level ** (1 / bins.answers) if simultaneous else level
+        cells = self.inquiry().cells
+        late = late_answer(cells, Consumer("bins", tuple(bins.edges)), each)
+        rows = bin_rows(late, cells.population)
+        # The bins are a partition: their shares add up to one, and none is negative.
+        shares = norm_sub(np.array([row.estimate for row in rows])).tolist()
+        labelled = tuple(
+            _moved(row, label, share)
+            for row, label, share in zip(rows, bins.labels, shares, strict=True)
+        )
+        return AnswerTable(
+            "share", (self.attribute,), labelled, level, "reports", simultaneous=simultaneous
+        )
+
+    def mean(
+        self, attribute: str, where: Where | None, given: Where | None, level: float
+    ) -> Answer:
+        """The mean number. That of the method `mean` is not cut to the range, which would bias it."""
+        self._check(attribute)
+        self._refuse("where", where)
+        self._refuse("given", given)
+        mean = self.collected_mean
+        if mean is None:
+            return self.inquiry().mean(level)
+        low, high = mean.interval(check_between("level", level, 0, 1, ends="()"))
+        error = mean.standard_error
+        return Answer("mean", mean.estimate, low, high, error, level, None, "reports", "number")
+
+    def quantiles(
+        self,
+        attribute: str,
+        levels: Sequence[float],
+        where: Where | None,
+        given: Where | None,
+        level: float,
+    ) -> AnswerTable:
+        """The numbers below which these shares of the people lie."""
+        self._check(attribute)
+        self._refuse("where", where)
+        self._refuse("given", given)
+        return self.inquiry().quantiles(levels, level)
+
+    def _check(self, attribute: str) -> None:
+        Reader(self.schema).attribute(attribute)
+
+    def _refuse(self, part: str, asked: Where | None) -> None:
+        if asked is not None:
+            raise QuestionError(
+                f"a release of one number answers about all participants, without {part}; "
+                f"ask for a share such as {self.attribute} >= {self.edges[0]:g} with query",
+                where=part,
+            )
+
+    def _intervals(self, where: Where | None) -> list[tuple[float, float]]:
+        """The numbers that meet a question, as disjoint intervals within the range."""
+        reader = Reader(self.schema)
+        attribute = self.schema.attributes[0]
+        node = reader.read(where)
+        first, last = float(attribute.edges[0]), float(attribute.edges[-1])
+        ends = {first, last}
+        for condition in conditions(node):
+            spans = [*condition.spans, *(_bin(attribute, code) for code in condition.codes)]
+            ends |= {end for span in spans for end in span if first < end < last}
+        met: list[tuple[float, float]] = []
+        for low, high in pairwise(sorted(ends)):
+            if not _holds(node, attribute, (low + high) / 2):
+                continue
+            if met and met[-1][1] == low:
+                met[-1] = (met[-1][0], high)
+            else:
+                met.append((low, high))
+        return met
+
+
+def bin_rows(late: LateAnswer, people: float) -> list[AnswerRow]:
+    """The share of people in each bin, the values being its ends."""
+    low, high = late.interval()
+    rows = []
+    for i, ends in enumerate(pairwise(late.edges.tolist())):
+        count = float(late.estimates[i])
+        # Counts are made consistent with each other, intervals are not: an interval that
+        # excludes its count is stretched to include it.
+        least, most = min(float(low[i]), count), max(float(high[i]), count)
+        error = float(late.standard_errors[i]) / people
+        rows.append(AnswerRow(ends, count / people, least / people, most / people, error))
+    return rows
+
+
+def _moved(row: AnswerRow, label: str, share: float) -> AnswerRow:
+    """A row with a label and an adjusted share, which its interval includes."""
+    low = None if row.low is None else max(0.0, min(row.low, share))
+    high = None if row.high is None else min(1.0, max(row.high, share))
+    return AnswerRow((label,), share, low, high, row.standard_error)
+
+
+def _bin(attribute: Attribute, code: int) -> tuple[float, float]:
+    return float(attribute.edges[code]), float(attribute.edges[code + 1])
+
+
+def _holds(node: Node, attribute: Attribute, number: float) -> bool:
+    """Whether a number that is no end of a span meets a question."""
+    if isinstance(node, Constant):
+        return node.value
+    if isinstance(node, Condition):
+        spans = [*node.spans, *(_bin(attribute, code) for code in node.codes)]
+        return any(low <= number < high for low, high in spans)
+    if isinstance(node, Not):
+        return not _holds(node.part, attribute, number)
+    parts = [_holds(part, attribute, number) for part in node.parts]
+    return all(parts) if isinstance(node, All) else any(parts)
