@@ -489,7 +489,8 @@ def test_lists_are_asked_for_where_one_value_is_given(ask: Callable[..., Release
     with pytest.raises(ParameterError, match="levels are a list"):
         release.quantile("age", None)  # type: ignore[arg-type]
     one = release.quantile("age", 0.5)
-    assert (one.estimate, one.low) == (release.quantile("age", [0.5]).rows[0].estimate, one.low)
+    (row,) = release.quantile("age", [0.5]).rows
+    assert (one.estimate, one.low, one.high) == (row.estimate, row.low, row.high)
     with pytest.raises(ParameterError, match="list of attributes, not 3"):
         release.table(3)  # type: ignore[arg-type]
     assert len(release.quantile("age", np.array([0.25, 0.5]))) == 2  # type: ignore[arg-type]
