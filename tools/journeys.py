@@ -1,10 +1,11 @@
-"""Count the functions and files of `dither` that run in three everyday journeys.
+"""Count the functions and files of `dither` that run in everyday journeys.
 
     python -m tools.journeys [--json] [--where]
 
 - publish: one `dither publish` of a small CSV file with a schema file;
 - report: one answer, from the device to the collector's store, over HTTP;
-- question: one `release.query(...)` on a release that is loaded.
+- question: one `release.query(...)` on a loaded release that was saved with replicates;
+- first question: the same on a release without, which makes them.
 
 A function counts once, however often it runs. Functions that run only while a module is
 imported do not count, nor do comprehensions, class bodies and generated methods.
@@ -114,9 +115,12 @@ def publish_journey(folder: Path) -> set[Function]:
     return found.functions()
 
 
-def question_journey(folder: Path) -> set[Function]:
-    """One question about the release of `publish_journey`."""
+def question_journey(folder: Path, replicates: int = 5) -> set[Function]:
+    """One question about the release of `publish_journey`, with or without stored replicates."""
     release = dither.load_release(folder / "out")
+    if replicates:
+        release.with_replicates(replicates).save(folder / "replicated")
+        release = dither.load_release(folder / "replicated")
     with recording() as found:
         release.query("30 <= age < 50", given="sex == 'Female'")
     return found.functions()
@@ -185,6 +189,7 @@ def journeys() -> dict[str, set[Function]]:
             "publish": publish_journey(folder),
             "report": report_journey(folder),
             "question": question_journey(folder),
+            "first question": question_journey(folder, replicates=0),
         }
 
 
