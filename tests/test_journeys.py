@@ -9,7 +9,7 @@ from tools.journeys import journeys
 @pytest.mark.slow
 def test_journeys_count_the_functions_that_run() -> None:
     found = journeys()
-    assert ("_publish.py", "publish") in found["publish"]
+    assert ("_publish.py", "publish_table") in found["publish"]
     assert ("release/release.py", "Release.query") in found["question"]
     assert {file.split("/")[0] for file, _ in found["report"]} >= {"client", "collector"}
     for functions in found.values():

@@ -210,10 +210,10 @@ def main() -> int:
         }
         print(json.dumps(counts))
         return 0
-    print(f"{'journey':10} {'functions':>9} {'files':>6}  target")
+    print(f"{'journey':14} {'functions':>9} {'files':>6}  target")
     for name, functions in found.items():
         target = "{} in {}".format(*TARGETS[name]) if name in TARGETS else ""
-        print(f"{name:10} {len(functions):9} {len(files[name]):6}  {target}")
+        print(f"{name:14} {len(functions):9} {len(files[name]):6}  {target}")
     for name in found if asked.where else ():
         print(f"\n{name}")
         for file, count in files[name].most_common():
