@@ -378,7 +378,7 @@ def _server(store: str, workers: int = 1) -> Iterator[str]:
     one = "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
     code = (
         "import sys; from dither.collector.serving import listen, serve; "
-        f"from dither.collector.workers import serve_workers; {one if workers == 1 else several}"
+        f"from dither.collector.serving import serve_workers; {one if workers == 1 else several}"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True

@@ -33,8 +33,7 @@ from dither.randomness import RandomStream
 from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero
-from dither.tally.counting import COLUMNS, count_all
-from dither.tally.exports import begin_export, find_reports, read_reports
+from dither.tally.counting import COLUMNS, begin_export, count_all, find_reports, read_reports
 from dither.tally.spark import count_on_spark
 
 VALUES, EPSILON, STEPS, BLOCK, PAGE = 10, 4.0, 20, 500_000, 1 << 18

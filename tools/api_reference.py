@@ -58,7 +58,7 @@ RETURNED = {
 }
 CHOICES = {
     "Basis": "dither.release.intervals",
-    "Cycle": "dither.schema.calendar",
+    "Cycle": "dither.schema.attribute",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.methods.histogram.values",

@@ -10,6 +10,10 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as TerminalProgress
+
 if TYPE_CHECKING:
     from dither.types import Progress
 
@@ -81,16 +85,6 @@ def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | N
 
 @contextmanager
 def _terminal_bar() -> Iterator[Show]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
     left = TextColumn("{task.fields[left]}")
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -99,7 +93,7 @@ def _terminal_bar() -> Iterator[Show]:
         TimeElapsedColumn(),
         left,
     )
-    with Progress(
+    with TerminalProgress(
         *columns, console=Console(stderr=True), transient=True, speed_estimate_period=_PERIOD
     ) as bar:
         tasks: dict[str, TaskID] = {}

@@ -130,7 +130,7 @@ def _words(arguments: list[str]) -> list[str]:
 
 
 def _nothing() -> None:
-    """Stands in for a command whose module is not loaded."""
+    """A command whose module is not loaded yet."""
 
 
 def run(arguments: list[str]) -> int:

@@ -44,7 +44,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: the attributes of a schema file, or one number and its consumers."""
+    """The questions: the attributes of a schema file, or one number and its consumers."""
 
     schema: Path | None
     number: str | None

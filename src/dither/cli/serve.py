@@ -67,9 +67,8 @@ def serve(
             "the collector needs the extra 'server': pip install 'dither[server]'"
         ) from None
     from dither.collector.pages import add_pages
-    from dither.collector.serving import admin_key, check_public_url, listen
+    from dither.collector.serving import admin_key, check_public_url, listen, serve_workers
     from dither.collector.serving import serve as run
-    from dither.collector.workers import serve_workers
 
     if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
         raise InputError(

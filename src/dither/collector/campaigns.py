@@ -55,7 +55,7 @@ from dither.tally import RoundTally, check_tally, tally_from_bytes
 from dither.tally.archive import decoding, unpack
 
 log = logging.getLogger("dither.collector")
-MAX_TOKENS = 1_000_000  # in one request
+_MAX_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for at most one block
 
 
@@ -409,7 +409,7 @@ class Campaigns:
         """
         if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everyone; it needs no tokens")
-        check_whole("count", count, 1, MAX_TOKENS)
+        check_whole("count", count, 1, _MAX_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
         # Sorted as a whole, so that no block shows which tokens were issued together.
         hashes = _in_order([token_hash(t) for t in tokens])

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from dither.errors import ParameterError, TableError
 from dither.notice import Notice, assumed_form
 from dither.private_files import make_private
-from dither.schema.native import check_names, to_arrow
 from dither.schema.schema import Schema, file_fault
+from dither.schema.table import check_names, to_arrow
 from dither.types import NativeTable
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "?")
-DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 18
 _SHOWN = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
@@ -138,7 +138,7 @@ def _find_encoding(path: Path) -> str:
 def _find_delimiter(lines: Sequence[str], usual: str, decimal: str | None) -> str:
     """The delimiter that cuts all lines into equally many fields; of several the finest."""
     best, most = usual, 1
-    for delimiter in dict.fromkeys((usual, *DELIMITERS)):
+    for delimiter in dict.fromkeys((usual, *_DELIMITERS)):
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
         widths = {len(row) for row in rows}
         if len(widths) == 1 and max(widths) > most and delimiter != decimal:
