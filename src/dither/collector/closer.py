@@ -6,8 +6,9 @@ Nothing here would be lost by a restart: counts and times are in the store. A ro
 the method cannot use yet (there are too few answers) opens again and is retried when more
 reports have come.
 
-A round that is full takes the reports that already wait to be written, and no later one. The senders of the waiting reports have drawn their noise, so these
-reports are counted. A round never closes with fewer reports than its number.
+A round that is full takes the reports that already wait to be written, and no later one.
+The senders of the waiting reports have drawn their noise, so these reports are counted. A
+round never closes with fewer reports than its number.
 """
 
 from __future__ import annotations
