@@ -23,7 +23,7 @@ _SETTLED = 5.0
 _PERIOD = 3600.0
 
 
-class Show(Protocol):
+class _Show(Protocol):
     """Called with a stage, the steps done and the total number of steps.
 
     `now` names the current step; `left` estimates the remaining seconds better than the pace so
@@ -36,7 +36,7 @@ class Show(Protocol):
 
 
 @contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Show]:
+def progress_bar(quiet: bool = False) -> Iterator[_Show]:
     """Yield a function that shows progress; without a terminal or notebook it does nothing."""
     if quiet:
         yield _nothing
@@ -84,7 +84,7 @@ def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | N
 
 
 @contextmanager
-def _terminal_bar() -> Iterator[Show]:
+def _terminal_bar() -> Iterator[_Show]:
     left = TextColumn("{task.fields[left]}")
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -40,14 +40,14 @@ def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPat
     begun, go_on = threading.Event(), threading.Event()
     real = new_campaign._outlook
 
-    def slow(schema: Schema, participants: int, epsilon: float) -> new_campaign.Outlook:
+    def slow(schema: Schema, participants: int, epsilon: float) -> new_campaign._Outlook:
         begun.set()
         assert go_on.wait(60)
         return real(schema, participants, epsilon)
 
     monkeypatch.setattr(new_campaign, "_outlook", slow)
     planner = Planner()
-    found: dict[int, new_campaign.Outlook | None] = {}
+    found: dict[int, new_campaign._Outlook | None] = {}
 
     def ask(people: int) -> threading.Thread:
         thread = threading.Thread(

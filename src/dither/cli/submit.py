@@ -124,7 +124,7 @@ def submit(
                 Operator(url, key_file).call("POST", f"/{campaign}/close-round", {"round": number})
             elif not (once and left):
                 return
-            announcement = await_next_round(
+            announcement = _await_next_round(
                 lambda: fetch_announcement(connection, url, campaign), number
             )
             if announcement.plan is None:
@@ -152,11 +152,12 @@ def _who_comes(announcement: Announcement, left: list[int]) -> tuple[list[int], 
 
 def _counts(results: Mapping[str, int]) -> str:
     return (
-        ", ".join(f"{n:,} {result}" for result, n in sorted(results.items())) or "no participant is asked"
+        ", ".join(f"{n:,} {result}" for result, n in sorted(results.items()))
+        or "no participant is asked"
     )
 
 
-def _complain(number: int, sent: SendResult) -> None:
+def _complain(number: int, sent: _SendResult) -> None:
     """Print how many reports were refused and why; raise if none was accepted."""
     refused = {
         result: n for result, n in sent.results.items() if result not in ("stored", "duplicate")
@@ -206,7 +207,7 @@ _ROOM = limits.BODY_BYTES - 64
 
 
 @dataclass
-class SendResult:
+class _SendResult:
     """The number of simulated participants who reported, and the results of their reports."""
 
     participants: int = 0
@@ -259,7 +260,7 @@ def submit_round(
     batch: int = 500,
     sleep: Callable[[float], None] = time.sleep,
     numbers: Iterable[int] | None = None,
-) -> SendResult:
+) -> _SendResult:
     """Send the reports of all participants whom the open round asks.
 
     Args:
@@ -280,7 +281,7 @@ def submit_round(
             f"campaign {announcement.campaign.hex()} has no open round ({announcement.state})",
             where="campaign",
         )
-    sent = SendResult()
+    sent = _SendResult()
     numbered = zip(count() if numbers is None else numbers, people, strict=False)
     for members in _batches(_reports(announcement, announcement.plan, numbered, simulated), batch):
         reports = tuple(report for _, report in members)
@@ -294,7 +295,7 @@ def submit_round(
     return sent
 
 
-def await_next_round(
+def _await_next_round(
     refresh: Callable[[], Announcement],
     number: int,
     seconds: float = 600.0,

@@ -197,7 +197,7 @@ _TAKES_TALLY: JsonObject = {
 }
 
 
-def takes(kind: type) -> JsonObject:
+def _takes(kind: type) -> JsonObject:
     """Describe the body of an endpoint, which reads it as this type in its own thread."""
     schema = TypeAdapter(kind).json_schema()
     required = bool(schema.get("required"))  # an empty body is read as an empty object
@@ -228,7 +228,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             await collector.refresh_and_wait()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
-    @routes.post("", status_code=201, openapi_extra=takes(NewCampaign))
+    @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
     def create(body: _Body, who: Who) -> Status:
         """Create a campaign and open its first round, unless it is a draft."""
         with acting(who.name, "create"):
@@ -252,7 +252,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "open"):
             return _status(collector, campaigns.open(campaign))
 
-    @routes.post("/{campaign}/close-round", openapi_extra=takes(RoundToClose))
+    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
     def close_round(campaign: str, body: _Body, who: Who) -> Status:
         """Close a round, take its tally and open the next one. Safe to repeat."""
         asked = read(RoundToClose, body)
@@ -270,7 +270,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "close-round-with-tally"):
             return _status(collector, campaigns.close_round(campaign, int(number), counted))
 
-    @routes.post("/{campaign}/finalise", openapi_extra=takes(FinaliseRequest))
+    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
     def finalise(campaign: str, body: _Body, who: Who) -> Status:
         """Fit the model and make the release. Safe to repeat."""
         asked = read(FinaliseRequest, body)
@@ -288,7 +288,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         "/{campaign}/tokens",
         status_code=201,
         response_model=IssuedTokens,
-        openapi_extra=takes(TokensToIssue),
+        openapi_extra=_takes(TokensToIssue),
     )
     def tokens(campaign: str, body: _Body, who: Who) -> Response:
         """Issue participation tokens, shown only in this response."""
@@ -381,7 +381,7 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
         """List all keys, including revoked ones: name, role, and the days of both events."""
         return {"keys": keys.listed()}
 
-    @routes.post("/v1/admin/keys", status_code=201, openapi_extra=takes(NewKey))
+    @routes.post("/v1/admin/keys", status_code=201, openapi_extra=_takes(NewKey))
     def create(body: _Body, who: Who) -> CreatedKey:
         """Create a key; only this response shows it."""
         asked = read(NewKey, body)

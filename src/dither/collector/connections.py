@@ -235,7 +235,7 @@ def room_for_connections(asked: int | None = None) -> int:
     return min(room, MAX_CONNECTIONS if asked is None else asked)
 
 
-class Phase(Enum):
+class _Phase(Enum):
     """The phase of a connection; in all but REQUEST it waits for its peer and may be evicted."""
 
     HEAD = "no complete head yet"
@@ -248,7 +248,7 @@ class Phase(Enum):
 
 
 # In these phases the peer does not wait for a response.
-_NO_REQUEST = (Phase.HEAD, Phase.BODY, Phase.IDLE, Phase.DRAIN, Phase.REFUSED)
+_NO_REQUEST = (_Phase.HEAD, _Phase.BODY, _Phase.IDLE, _Phase.DRAIN, _Phase.REFUSED)
 
 
 class Connections:
@@ -261,10 +261,10 @@ class Connections:
         self._open: set[GuardedProtocol] = set()
         self._waiting: dict[GuardedProtocol, None] = {}  # oldest first
         self._seconds = {
-            Phase.HEAD: limits.head_seconds,
-            Phase.IDLE: limits.idle_seconds,
-            Phase.DRAIN: limits.drain_seconds,
-            Phase.REFUSED: limits.drain_seconds,
+            _Phase.HEAD: limits.head_seconds,
+            _Phase.IDLE: limits.idle_seconds,
+            _Phase.DRAIN: limits.drain_seconds,
+            _Phase.REFUSED: limits.drain_seconds,
         }
         self._every = min(1.0, min(*self._seconds.values(), limits.write_seconds) / 4)
         self._sweeping: asyncio.TimerHandle | None = None
@@ -297,7 +297,7 @@ class Connections:
     def moved(self, connection: GuardedProtocol) -> None:
         """Update the order of waiting connections after a change of phase."""
         self._waiting.pop(connection, None)
-        if connection.phase is not Phase.REQUEST and connection in self._open:
+        if connection.phase is not _Phase.REQUEST and connection in self._open:
             self._waiting[connection] = None
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -316,7 +316,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, gate: Connections, **options: Any) -> None:
         super().__init__(**options)
-        self.phase = Phase.HEAD
+        self.phase = _Phase.HEAD
         self.since = self.loop.time()
         self._gate = gate
         self._limits = gate.limits
@@ -338,7 +338,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self._gate.admit(self):
-            self._enter(Phase.HEAD)
+            self._enter(_Phase.HEAD)
             return
         self._ignoring = True
         self._send(Problem("too-many-connections", ""))
@@ -392,10 +392,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def expire(self) -> None:
         """End the connection, because the time of its phase is over."""
-        if self.phase is Phase.HEAD and self._in_head:
+        if self.phase is _Phase.HEAD and self._in_head:
             seconds = self._limits.head_seconds
             self._refuse(Problem("timeout", f"the request's head took longer than {seconds:g} s"))
-        elif self.phase is Phase.REFUSED:
+        elif self.phase is _Phase.REFUSED:
             self.transport.abort()
         else:
             self.transport.close()
@@ -409,7 +409,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._unread = (now, waiting)
         return self._unread is not None and now - self._unread[0] > seconds
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: _Phase) -> None:
         self.phase = phase
         self.since = self.loop.time()
         self._gate.moved(self)
@@ -423,8 +423,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
         if self._ignoring or self.transport.is_closing():
             return
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
+        if self.phase is _Phase.IDLE:
+            self._enter(_Phase.HEAD)
         try:
             for start in range(0, len(data), _SLICE):
                 part = data[start : start + _SLICE]
@@ -442,8 +442,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._pending = self._head_bytes = self._head_lines = 0
         self._in_head, self._complete = True, False
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
+        if self.phase is _Phase.IDLE:
+            self._enter(_Phase.HEAD)
         super().on_message_begin()
         self.scope["extensions"] = {TAKE_OVER: self.take_over}  # type: ignore[dict-item]
 
@@ -471,8 +471,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._unanswered.append(self.cycle)
         self._in_head = False
-        if self.phase is not Phase.REQUEST:
-            self._enter(Phase.BODY)
+        if self.phase is not _Phase.REQUEST:
+            self._enter(_Phase.BODY)
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
@@ -482,10 +482,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._pending = self._head_bytes = self._head_lines = 0
         self._complete = True
         super().on_message_complete()
-        if self.phase is Phase.BODY:
-            self._enter(Phase.REQUEST)
-        elif self.phase is Phase.DRAIN:
-            self._enter(Phase.IDLE)
+        if self.phase is _Phase.BODY:
+            self._enter(_Phase.REQUEST)
+        elif self.phase is _Phase.DRAIN:
+            self._enter(_Phase.IDLE)
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
@@ -496,13 +496,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()  # `Connections` alone measures idle time
         body_arriving = not self._complete and not self._in_head and not self.pipeline
         if self.transport.is_closing():
-            self._enter(Phase.CLOSING)
+            self._enter(_Phase.CLOSING)
         elif queued:
-            self._enter(Phase.BODY if body_arriving else Phase.REQUEST)
+            self._enter(_Phase.BODY if body_arriving else _Phase.REQUEST)
         elif self._in_head:
-            self._enter(Phase.HEAD)
+            self._enter(_Phase.HEAD)
         else:
-            self._enter(Phase.DRAIN if body_arriving else Phase.IDLE)
+            self._enter(_Phase.DRAIN if body_arriving else _Phase.IDLE)
 
     def _count(self, size: int) -> None:
         self._pending = 0
@@ -534,7 +534,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._send(refusal)
         # If the connection was closed at once, a peer that is still sending could lose the answer.
         self.transport.write_eof()
-        self._enter(Phase.REFUSED)
+        self._enter(_Phase.REFUSED)
 
     def _send(self, refusal: Problem) -> None:
         """Write a complete response with problem details."""

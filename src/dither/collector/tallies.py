@@ -77,7 +77,7 @@ def _add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
         tally.add(question, PackedReports(packed))
 
 
-def new_rows(batch: Batch, outcomes: Sequence[Outcome]) -> list[Row]:
+def _new_rows(batch: Batch, outcomes: Sequence[Outcome]) -> list[Row]:
     """Return the rows of a committed batch that were not stored before."""
     pairs = zip(batch.rows, outcomes, strict=True)
     return [row for row, outcome in pairs if outcome is Outcome.STORED]
@@ -159,7 +159,7 @@ class LocalTallies:
         count = self._counts.get(key)
         if running is None and count is None:
             return
-        rows = new_rows(batch, outcomes)
+        rows = _new_rows(batch, outcomes)
         if count is not None:
             count.committed += rows
         if running is not None:
@@ -430,7 +430,7 @@ class SharedTallies:
             return
         self._epochs.added(key, epoch)
         own = self._own_count(batch.campaign, batch.round, key, epoch)
-        own.pending += new_rows(batch, outcomes)
+        own.pending += _new_rows(batch, outcomes)
         if len(own.pending) >= _FOLD_REPORTS:
             own.fold()
 

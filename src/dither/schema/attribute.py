@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_choice, check_text, is_finite
@@ -37,7 +36,6 @@ LAST_DAY = 2_932_531  # 9998-12-31: a day and a year later still have a name
 _EPOCH = date(1970, 1, 1)
 _START = datetime(1970, 1, 1)
 # What device and browser both read; other forms of ISO 8601 are not read anywhere.
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INSTANT = re.compile(
     r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?",
     re.ASCII,
@@ -473,14 +471,6 @@ class Attribute:
         else:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
-
-    @property
-    def spoken(self) -> tuple[str, ...]:
-        """The text for people of each code: its caption or, without one, its label."""
-        return tuple(
-            caption or label
-            for caption, label in zip_longest(self.captions, self.labels, fillvalue="")
-        )
 
     def _line_labels(self) -> list[str]:
         ends = self.line.ends

@@ -131,7 +131,7 @@ def possible(plan: Plan, table: pa.Table) -> Flags:
         )
         fits = np.flatnonzero(mine & (lengths == width))
         good[fits] = _possible_answers(
-            plan, int(question), packed(payloads.take(pa.array(fits)), width)
+            plan, int(question), _packed(payloads.take(pa.array(fits)), width)
         )
     return good
 
@@ -149,7 +149,7 @@ def _possible_answers(plan: Plan, question: int, rows: Bytes) -> Flags:
     return fine if back is None else fine[back.ravel()]
 
 
-def packed(payloads: pa.Array, width: int) -> Bytes:
+def _packed(payloads: pa.Array, width: int) -> Bytes:
     """Answers of one length, a row each."""
     joined = b"".join(payloads.to_pylist())
     return np.frombuffer(joined, np.uint8).reshape(len(payloads), width)
@@ -167,7 +167,7 @@ def add_table(tally: RoundTally, table: pa.Table) -> None:
             if plan.split
             else plan.questions[question].mechanism.report_bytes
         )
-        tally.add(int(question), PackedReports(packed(mine, width)))
+        tally.add(int(question), PackedReports(_packed(mine, width)))
 
 
 def _each_once(table: pa.Table) -> pa.Table:

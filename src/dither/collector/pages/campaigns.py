@@ -89,7 +89,7 @@ LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that run in 
 
 
 @dataclass
-class Fit:
+class _Fit:
     """The making or publishing of a release, in progress or failed."""
 
     step: str
@@ -103,12 +103,12 @@ class Fit:
         return int(time.monotonic() - self.begun)
 
 
-class Fits:
+class _Fits:
     """Background jobs of this process: fitting a model takes longer than a browser waits."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._under_way: dict[str, Fit] = {}
+        self._under_way: dict[str, _Fit] = {}
 
     def begin(self, campaign: str, step: str, work: Callable[[], object]) -> None:
         """Start a job in a new thread, unless one of the campaign is in progress."""
@@ -116,7 +116,7 @@ class Fits:
             known = self._under_way.get(campaign)
             if known is not None and not known.done:
                 return
-            fit = self._under_way[campaign] = Fit(step, time.monotonic())
+            fit = self._under_way[campaign] = _Fit(step, time.monotonic())
 
         def run() -> None:
             try:
@@ -131,7 +131,7 @@ class Fits:
 
         threading.Thread(target=run, name="dither-fit", daemon=True).start()
 
-    def find(self, campaign: str) -> Fit | None:
+    def find(self, campaign: str) -> _Fit | None:
         """Return the job in progress, or the last one if it failed."""
         with self._guard:
             known = self._under_way.get(campaign)
@@ -144,7 +144,7 @@ class _CampaignPages:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.collector = console.collector
-        self.rates, self.fits = Rates(), Fits()
+        self.rates, self.fits = Rates(), _Fits()
 
     async def listed(self) -> dict[str, Any]:
         """Return all campaigns, open ones first, and the published ones."""

@@ -97,7 +97,7 @@ class Console:
         file is deleted after the request.
         """
         session = await self.session(request)
-        fields = await read_form(request, _FORM_SECONDS, max_files=1, max_fields=_MAX_FIELDS)
+        fields = await _read_form(request, _FORM_SECONDS, max_files=1, max_fields=_MAX_FIELDS)
         try:
             csrf = fields.get("csrf", "")
             check_form(request, session, csrf if isinstance(csrf, str) else "")
@@ -122,7 +122,7 @@ class Console:
         return page(template, title=title, bar=bar, session=session, **values)
 
 
-async def read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
+async def _read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
     """Read a form within the limits of time and size."""
     try:
         async with asyncio.timeout(seconds):
@@ -174,7 +174,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-in")
     async def sign_in(request: Request) -> Response:
         check_origin(request)
-        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
         key, wanted = fields.get("key", ""), fields.get("wanted", "")
         assert isinstance(key, str)
         assert isinstance(wanted, str)
@@ -191,7 +191,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-out")
     async def sign_out(request: Request) -> Response:
         session = await console.session(request)
-        fields = await read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
         check_origin(request)
         csrf = fields.get("csrf", "")
         if isinstance(csrf, str) and session.allows(csrf):

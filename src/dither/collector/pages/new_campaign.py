@@ -61,7 +61,7 @@ MAX_ATTRIBUTES = 40
 
 
 @dataclass(frozen=True)
-class Outlook:
+class _Outlook:
     """The forecast next to the form.
 
     Attributes:
@@ -101,12 +101,12 @@ class Planner:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         self._guard = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int, float], Outlook] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, int, float], _Outlook] = OrderedDict()
         self._latest: dict[str, int] = {}
 
     def outlook(
         self, asker: str, schema: Schema, participants: int, epsilon: float
-    ) -> Outlook | None:
+    ) -> _Outlook | None:
         """Return the forecast, or None if the same asker has sent a newer request."""
         key = (schema.fingerprint, participants, epsilon)
         with self._guard:
@@ -132,7 +132,7 @@ class Planner:
         return found
 
 
-def _outlook(schema: Schema, participants: int, epsilon: float) -> Outlook:
+def _outlook(schema: Schema, participants: int, epsilon: float) -> _Outlook:
     expected = forecast(schema, participants, epsilon, repeats=1)
     population = reference_population(schema, assumed_dependence(schema))
     people = [max(10, round(participants * times)) for times in _SPAN]
@@ -142,10 +142,10 @@ def _outlook(schema: Schema, participants: int, epsilon: float) -> Outlook:
         points = tuple((n, prediction.tvd[1]) for n, prediction in found if 1 in prediction.tvd)
         if points:
             curves.append((each, points))
-    return Outlook(expected, tuple(curves))
+    return _Outlook(expected, tuple(curves))
 
 
-def outlook_chart(outlook: Outlook) -> Markup:
+def outlook_chart(outlook: _Outlook) -> Markup:
     """One line for each epsilon, errors and participants both on a scale of tens; the chosen one stands out."""
     spots = sorted({n for _, points in outlook.curves for n, _ in points})
     errors = [max(error, 1e-6) for _, points in outlook.curves for _, error in points]
@@ -181,7 +181,7 @@ def _percent(power: int) -> str:
     return f"{10.0 ** (power + 2):g} %"
 
 
-def _ends(outlook: Outlook, x: float, up: Axis) -> str:
+def _ends(outlook: _Outlook, x: float, up: Axis) -> str:
     """The epsilon of each line at its end, where there is room between one and the next; the chosen one first."""
     out: str = ""
     taken: list[float] = []
