@@ -107,7 +107,12 @@ class Connection:
     ) -> Answer:
         """Send one request; after any failure the next one opens a new connection.
 
-        At most `most` + 1 bytes of the answer are read.
+        Args:
+            method: The HTTP method.
+            path: The path below the server's address.
+            body: The body, by default of the media type of reports; None for none.
+            headers: Further headers.
+            most: At most this many bytes of the answer, plus one, are read; None for all.
 
         Raises:
             Unreachable: No complete answer came in time.

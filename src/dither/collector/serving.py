@@ -430,7 +430,10 @@ def serve_workers(
     pages: Pages | None = None,
     public_url: str | None = None,
 ) -> None:
-    """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen."""
+    """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen.
+
+    The other arguments are those of `serve`; a store that several processes share is needed.
+    """
     _log_to_stderr()
     # A wrong option fails here once, not in every worker again and again.
     room_for_connections(connections)

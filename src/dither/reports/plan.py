@@ -326,7 +326,7 @@ def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int
     """
     low, high = attribute.edges[0], attribute.edges[-1]
     if attribute.clip:
-        number = low if number < low else high if number > high else number
+        number = min(max(number, low), high)
     if not low <= number <= high:
         return None
     place = (number - low) / (high - low) * (levels - 1)

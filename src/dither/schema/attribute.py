@@ -202,8 +202,10 @@ def build_line(edges: Sequence[float], atoms: Sequence[float] = (), *, closed: b
             ends.append((boundary, boundaries[i + 1]))
         else:
             gaps.append(-1)
-        if points[-1] < 0:
-            points[-1] = gaps[-1] if boundary != edges[-1] else gaps[-2] if closed else -1
+        if points[-1] < 0 and boundary != edges[-1]:
+            points[-1] = gaps[-1]
+        elif points[-1] < 0 and closed:
+            points[-1] = gaps[-2]
     return Line(boundaries, tuple(points), tuple(gaps), tuple(ends))
 
 
@@ -527,7 +529,8 @@ class Attribute:
     def clipped(self, number: float) -> float:
         """The number, or the end of the domain that it exceeds; NaN stays NaN."""
         low, high = self.line.boundaries[0], self.line.boundaries[-1]
-        return low if number < low else high if number > high else number
+        # In this order NaN passes both comparisons.
+        return min(max(number, low), high)
 
     def line_code(self, number: float) -> int | None:
         """The code of a number on the attribute's line; None if it is outside the domain."""

@@ -276,6 +276,14 @@ def read_noted(
     CSV does not mark text. With a schema, columns whose domain lists text are read as text, so
     that "01" and "1" stay distinct; without one, columns of whole numbers with leading zeros are
     text.
+
+    Args:
+        source: A .csv, .tsv or .parquet file.
+        schema: The schema of the table, if there is one.
+        options: How to read a CSV file; by default all of it is detected.
+
+    Raises:
+        TableError: The file is not a table with rows and distinct column names.
     """
     path, given = Path(source), options or ReadOptions()
     suffix = path.suffix.lower()
@@ -330,9 +338,15 @@ def write_table(table: NativeTable, path: str | Path) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[Path], object], *, private: bool = False
 ) -> None:
-    """Let `write` fill a temporary file in the same folder, then move it to `path`.
+    """Write a file so that readers see it whole or not at all.
 
-    With `private` only the owner can read the file.
+    Args:
+        path: The file to write.
+        write: Fills a temporary file in the same folder, which is then moved to `path`.
+        private: Only the owner can read the file.
+
+    Raises:
+        TableError: The folder does not exist, or the path is not a file.
     """
     path = Path(path)
     if not path.parent.is_dir():

@@ -352,13 +352,11 @@ def _infer_number(
 def _infer_moment(
     name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool
 ) -> Attribute:
-    kind: Kind = (
-        "date"
-        if pa.types.is_date(held)
-        else "datetime"
-        if pa.types.is_timestamp(held)
-        else "duration"
-    )
+    kind: Kind = "duration"
+    if pa.types.is_date(held):
+        kind = "date"
+    elif pa.types.is_timestamp(held):
+        kind = "datetime"
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None

@@ -400,6 +400,12 @@ def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generato
     Numbers are drawn inside their bins by a density that depends on neighbouring bins, in
     multiples of the attribute's unit (integers in a column of integers). The missing code becomes
     null, in a nullable type if the library has one. Equal generator states produce equal tables.
+
+    Args:
+        codes: One row per record, one column per attribute of the schema.
+        schema: The schema.
+        layout: The kind of table and its columns; it may leave attributes out.
+        rng: The source of the draws.
     """
     if codes.ndim != 2 or codes.shape[1] != len(schema):
         raise ValueError(
