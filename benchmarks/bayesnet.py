@@ -1,8 +1,8 @@
-"""The refined Bayes network's evaluation, measured: figures 5 to 12, and the sampled plan beside them.
+"""The refined Bayes network's evaluation, figures 5 to 12, and the sampled plan.
 
 Figure 5: sum of mutual information against in-degree k and flip probability f. Figure 6: entropy root against random root,
 with the mutual informations that algorithms 3 and 4 compute. Figure 7: edges found against those of the true table. Figure
-8: joints of small domains. Figure 9: AVD and KL of 2- to 5-way marginals. Figures 10 to 12: SVM accuracy beside MeanEST and
+8: joints of small domains. Figure 9: AVD and KL of 2- to 5-way marginals. Figures 10 to 12: SVM accuracy, MeanEST and
 Multi-HM. Then plan=sample, which spends epsilon on one question, against plan=split and independent attributes.
 """
 
@@ -53,7 +53,7 @@ PLANS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of everything a size takes."""
+    """The sizes of one run."""
 
     tables: tuple[str, ...] = ("Adult", "NLTCS")
     rows: int = 1_000_000
@@ -84,7 +84,7 @@ EXTENTS: dict[Size, Extent] = {
 
 @dataclass(frozen=True)
 class Source:
-    """Which part of which tables takes part."""
+    """The tables and the share of each that is used."""
 
     folder: Path | None
     extent: Extent
@@ -102,7 +102,7 @@ class Source:
 
 
 def record_epsilon(table: Table, f: float) -> float:
-    """Eq. 6: what a flip probability costs a record of d attributes."""
+    """Eq. 6: the epsilon of a flip probability for a record of d attributes."""
     return 2 * len(table.schema) * math.log((2 - f) / f)
 
 
@@ -118,7 +118,7 @@ def campaign(
 
 @lru_cache(maxsize=1)
 def collect(source: Source, dataset: str, f: float, seed: int) -> BayesNetwork:
-    """Everybody's report of every attribute at flip probability f."""
+    """All participants' reports of every attribute at flip probability f."""
     table = source.table(dataset)
     return campaign(table, table.codes, record_epsilon(table, f) + 1e-6, seed, plan="split", flip=f)
 
@@ -135,7 +135,7 @@ def again(machine: BayesNetwork, **parameters: Any) -> BayesNetwork:
 
 @lru_cache(maxsize=64)
 def true_network(source: Source, dataset: str, search: str, degree: int, first: int) -> Network:
-    """The network that the true table gives from one root: what figure 7 compares with."""
+    """The network of the true table from one root, for figure 7."""
     table = source.table(dataset)
     sizes, most = table.schema.cardinalities, BayesNetParameters().max_cells
 
@@ -160,7 +160,7 @@ def networks(
     source: Source, dataset: str, f: float, seed: int, search: str, degree: int
 ) -> dict[str, Any]:
     """Figures 5 to 7: sum of mutual information, edges kept, mutual informations computed; f = 0 is the true table, from
-    every root there is where it is random: their mean, least and largest.
+    every root if it is random: their mean, least and largest.
 
     What the network claims is the sum of estimated mutual informations, which noise inflates; what it holds is the sum
     that its edges have in the true table.
@@ -245,7 +245,7 @@ def ranges(source: Source, dataset: str, f: float, seed: int) -> list[dict[str, 
 def distances(
     model: Model, table: Table, ways: Sequence[int], extent: Extent
 ) -> dict[int, WaySummary]:
-    """The errors of a model's marginals, over the same attribute sets whatever the model."""
+    """The errors of a model's marginals, over the same attribute sets for every model."""
     out: dict[int, WaySummary] = {}
     for k in ways:
         most = extent.triples if k == 3 else extent.sets if k > 3 else 10_000
@@ -265,7 +265,7 @@ def queries(source: Source, dataset: str, f: float, seed: int) -> list[dict[str,
 
 
 def classifiers(source: Source, dataset: str, f: float, method: str, seed: int) -> dict[str, float]:
-    """Figures 10 to 12: mean accuracy of a linear SVM over the binary attributes, on rows that nobody trained on."""
+    """Figures 10 to 12: mean accuracy of a linear SVM over the binary attributes, on test rows."""
     table, rows = source.table(dataset), source.extent.training
     train, test = split_rows(table.codes, 0.2, np.random.default_rng(SEED))
     half = Table(dataset, table.schema, train, train)

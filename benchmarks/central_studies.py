@@ -181,7 +181,7 @@ def boxes(table: str, epsilon: float, side: int, effort: Effort) -> list[dict[st
 
 
 def records(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
-    """Shares of yes in yes-or-no columns: the record form, the histogram form beside it, and answering one half."""
+    """Shares of yes in yes-or-no columns: the record form, the histogram form, and answering one half."""
     codes = (
         csm.adult_codes()[:, 2:]
         if dataset == "Adult"
@@ -252,7 +252,7 @@ def peer(
 def more_studies(
     size: Size, effort: Effort, datasets: tuple[str, ...], sizes: tuple[int, ...]
 ) -> tuple[Study, ...]:
-    """What stands beside the paper's figures."""
+    """Results in addition to the paper's figures."""
     smoke = size == "smoke"
     few = Effort(min(effort.runs, 10), min(effort.queries, 2_000), effort.data_dir)
     epsilons = (1.0,) if smoke else (0.1, 1.0)

@@ -1,7 +1,7 @@
-"""Figures 1 to 7 of the CHP paper, with the house's `smart` beside the paper's methods.
+"""Figures 1 to 7 of the CHP paper, with `smart` and the paper's methods.
 
-Data: the paper's own Baltimore salaries and a San Francisco table (another one than the paper's), beside the repository when
-there; otherwise a GENERATED log-normal salary table, labelled as such. New York's table could not be had. Errors are mean
+Data: the paper's own Baltimore salaries and a San Francisco table (not the paper's) from the data folder if
+present; otherwise a GENERATED log-normal salary table, labelled as such. New York's table was not available. Errors are mean
 squared errors of counts over all bins of a consumer, averaged over consumers, and over runs with fresh noise from a recorded
 seed. `sue` is the paper's mechanism (basic RAPPOR), `best` picks one by cells and epsilon.
 """

@@ -1,6 +1,7 @@
-"""Load on a collector: reports per second and latency, beside bare inserts into the same database and an empty endpoint.
+"""Load on a collector: reports per second and latency, compared with bare inserts and an empty endpoint.
 
-Everything runs on this machine over loopback: the sender competes with the server for the cores, so ratios say more than rates.
+Everything runs on this machine over loopback: the sender competes with the server for the
+cores, so ratios are more informative than rates.
 The empty endpoint is /live, an ordinary route of the framework; the upload is a plain one that skips the handling of parameters.
 Bare inserts commit as many rows at a time as a request carries; the collector may commit several requests together.
 """
@@ -79,9 +80,9 @@ def _measure(store: str, bare: Any, scratch: Path, seconds: float) -> list[dict[
 
 
 def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
-    """Requests of so many reports to a collector of so many processes on PostgreSQL: rate, waits, and CPU time of both.
+    """Rate, waits and CPU time of a collector on PostgreSQL, by reports per request and processes.
 
-    CPU microseconds per report say what more machines would give; the rate says what this one gives, sender included.
+    CPU microseconds per report predict the rate of several machines; the rate is that of this machine, sender included.
     """
     if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy", "psycopg"))):
         raise NotAvailable(
@@ -115,11 +116,10 @@ def workers_load(workers: int, batch: int, seconds: float) -> dict[str, Any]:
 
 
 def consoles_load(consoles: int, seconds: float) -> dict[str, Any]:
-    """Uploads of batches, turn by turn without and with so many open streams of events that tell of them; the medians' ratio.
+    """Uploads of batches, alternately without and with open event streams; the ratio of the medians.
 
-    The turns alternate, so that what else the machine does falls on both alike, and so does which of the two comes first: a report
-    costs more the more the round holds. The collector's CPU time per report depends the least on what else runs. Each stream must
-    have heard of the reports.
+    Turns alternate, so that other load and the growing round affect both alike. The collector's CPU time
+    per report depends least on other load. Each stream must have received events about the reports.
     """
     if not all(map(find_spec, ("fastapi", "uvicorn", "sqlalchemy"))):
         raise NotAvailable(
@@ -142,7 +142,7 @@ def consoles_load(consoles: int, seconds: float) -> dict[str, Any]:
             requests = _uploads(campaign, plan, BATCH, f"{number} {watched} ")
             await asyncio.sleep(
                 min(seconds / 4, 2.0)
-            )  # opening and closing streams is not what is measured
+            )  # opening and closing streams is not measured
             gc.collect()
             gc.freeze()  # nor are the passes of this process's garbage collector over a thousand readers
             spent, begun = _cpu_seconds(scratch.encode()), time.perf_counter()
@@ -203,7 +203,7 @@ async def _read_events(reader: asyncio.StreamReader) -> int:
 
 
 def _cpu_seconds(word: bytes) -> float:
-    """CPU seconds so far of the processes with this word in their own command line or in that of whoever started them."""
+    """CPU seconds so far of the processes with this word in their command line or in their parent's."""
     parents, words, spent = {}, {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -258,7 +258,7 @@ def _empty_requests() -> Iterator[bytes]:
 
 
 def _uploads(campaign: bytes, plan: Plan, size: int, kind: str) -> Iterator[bytes]:
-    """Requests with fresh reports, made before the clock starts as far as they last."""
+    """Requests with fresh reports, made before the measurement, then during it."""
     answers = []
     for question in plan.questions:
         answers.append([question.mechanism.randomise(v, os.urandom) for v in range(16)])
@@ -378,7 +378,7 @@ def _server(store: str, workers: int = 1) -> Iterator[str]:
     one = "serve(sys.argv[1], sys.argv[2], listen('127.0.0.1', 0))"
     code = (
         "import sys; from dither.collector.serving import listen, serve; "
-        f"from dither.collector.workers import serve_workers; {one if workers == 1 else several}"
+        f"from dither.collector.serving import serve_workers; {one if workers == 1 else several}"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, store, KEY], stdout=subprocess.PIPE, text=True
@@ -392,7 +392,7 @@ def _server(store: str, workers: int = 1) -> Iterator[str]:
 
 @contextmanager
 def _postgres(scratch: Path) -> Iterator[str]:
-    """A server of our own with its default durability."""
+    """A temporary server with its default durability."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
     beside = shutil.which("pg_ctl") or (str(found[-1]) if found else None)
     if beside is None:

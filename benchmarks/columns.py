@@ -1,8 +1,8 @@
-"""Columns of every type, real beside synthetic, on their own scale; and public tables without a schema.
+"""Columns of every type, real and synthetic; and public tables without a schema.
 
 Generated columns of 200,000 people: amounts that are zero for four in five, hours heaped at 40, prices that end in 99, skewed
 incomes, ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the
-Kolmogorov-Smirnov distance of the synthetic table are put beside those of the real one.
+Kolmogorov-Smirnov distance of the synthetic table are compared with the real ones.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def people(count: int, seed: int) -> pd.DataFrame:
 
 
 def public_schema() -> Schema:
-    """The domain from public knowledge alone: ranges, shapes and atoms that anybody could name without a look at the table."""
+    """The domain from public knowledge alone: ranges, shapes and atoms that are known without the table."""
     times = [
         {"name": "joined", "kind": "date", "min": "2022-01-01", "max": "2024-12-31", "by": "month"},
         {
@@ -128,7 +128,7 @@ def compare_column(column: str, domain: str, seed: int, count: int) -> dict[str,
     own = known[column] if domain == "public" else dither.infer_schema(table[[column]])[column]
     schema = Schema((own, *others))
     made = dither.publish(table, epsilon=EPSILON, schema=schema, seed=seed).synthetic
-    # Prices are codes to the schema; on a scale of their own all numbers are numbers.
+    # Prices are codes to the schema; here they are compared as numbers.
     scale = Schema((own if own.on_line else numeric(column, low=0.0, high=10.0),))
     (found,) = column_distances(table[[column]], made[[column]], scale)
     real, drawn = found.real, found.synthetic
@@ -169,7 +169,7 @@ def _from_statsmodels(name: str) -> pd.DataFrame:
 
 
 def publish_without_schema(table: str, method: str = "mixture") -> dict[str, object]:
-    """What comes of a public table without a schema: a release, or the whole list of what has to be decided, and then a release."""
+    """A public table without a schema: a release, or the list of decisions to make, and then a release."""
     frame = public_tables()[table]()
     begun = time.process_time()
     dropped: list[str] = []

@@ -3,9 +3,9 @@
 Trust model of everything here: central, a curator holds the table. Neighbours: one record added or removed. Every run
 draws fresh noise and a fresh matrix from a recorded seed.
 
-Data: Retail (50 items, beside the repository when there), Adult, and a GENERATED table with the published cardinalities of
-TPC-E, whose rows could not be had. The fourth table of the paper, AOL's query log, is not used: it was published by
-mistake, people were identified from it, and a benchmark is no reason to spread it further.
+Data: Retail (50 items, from the data folder if present), Adult, and a GENERATED table with the published cardinalities of
+TPC-E, whose rows were not available. The fourth table of the paper, AOL's query log, is not used: it was published by
+mistake, people were identified from it, and a benchmark does not justify spreading it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ BOUNDED = (
     "privelet",
     "fourier",
     "privbayes",
-)  # few enough lines to tell apart
+)  # few enough lines to distinguish
 PUBLIC_RECORDS = (
     50_000  # the public guess of a table's size from which CSM's automatic tau is chosen
 )
@@ -206,7 +206,7 @@ def released(
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """A row for each method and run, and each method's errors, queries by runs.
 
-    One thread: the products are small, and threads that wait for each other cost more than they bring.
+    One thread: the products are small, and threads would cost more than they save.
     """
     counts, shape = counts_of(dataset, cells, effort.data_dir)
     work, rows, raw = effort.workload(cells), [], {}

@@ -1,9 +1,9 @@
-"""How often the 95 % intervals hold the truth: on real tables, and on generated populations with known joint distribution.
+"""Coverage of the 95 % intervals: on real tables, and on generated populations with known joint distribution.
 
 A table's rows are drawn with replacement as participants, so its own shares are the truth that intervals have to hold. Asked are
 cells of two and three attributes above 1 %, conjunctions of two and three attributes, ranges, and conditional shares, all of them
 as random records have them. Each collection's figures err together, so several seeds are averaged. Where a method takes attributes
-as independent there is no interval, which is counted apart.
+as independent there are no intervals; these are counted separately.
 
 For each generated setting several random networks are collected once each; the intervals of all single attributes, of pairs and of
 triples are compared with the networks' exact marginals.
@@ -72,7 +72,7 @@ def population(name: str, data_dir: Path | None = None) -> Population:
 
 
 def joined(name: str, data_dir: Path | None) -> Population:
-    """A column of pay in bins of equal width beside a record of Adult whose standing fits it.
+    """A column of pay in bins of equal width, joined with a record of Adult of the same rank.
 
     Adult's records are put in an order by income, schooling and hours with some noise, pay in its own, and the two meet at equal
     ranks: pay depends on the attributes, and these depend on each other as they do in Adult.
@@ -152,7 +152,7 @@ def ask(
 def answered(
     found: Bootstrap, truth: Population, kind: str, names: list[str], groups: list[np.ndarray]
 ) -> Any:
-    """(truth, low, high, estimate, error) of one question; None if too few people are meant, NaN where there is no interval."""
+    """(truth, low, high, estimate, error) of one question; None for groups that are too small, NaN without an interval."""
     table = add_up(truth.marginal(names), groups)
     rows = np.zeros((2, *table.shape))
     rows[(0, *(-1 for _ in table.shape))] = 1.0
@@ -293,7 +293,7 @@ def coverage(setting: str, populations: int, replicates: int) -> dict[str, Any]:
     given = BY_KEY[setting]
     collected = [cover(given, seed, replicates) for seed in range(populations)]
     row: dict[str, Any] = {
-        "setting": None,  # told by the labels that follow
+        "setting": None,  # in the labels that follow
         "population": given.name,
         "method": given.method,
         "participants": given.participants,

@@ -1,4 +1,4 @@
-"""Closer to the limit: what `effort=thorough` and a public table as a prior bring, and whether a wrong table does harm.
+"""The gain of `effort=thorough` and of a public table as prior, and the harm of a wrong table.
 
 Every figure compares fits to the same reports: the method as it is, and with one of the two. Errors are mean total variation
 distances over all pairs (and 100 random triples) between exact marginals of the model and the participants' own records.
@@ -95,7 +95,7 @@ def population(
 def collected(
     name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
 ) -> MethodRun:
-    """A campaign with all its reports in. Generated tables are asked pairs, come what may: it is their fits that are compared."""
+    """A campaign with all its reports in. Generated tables are always asked pairs, because their fits are compared."""
     table, _ = population(name, people, seed, data_dir)
     parameters = {"screen": "never"} if name in NETWORKS else {}
     machine = start("mixture", table.schema, epsilon, people, parameters, seed=seed)

@@ -62,7 +62,7 @@ FIGURE_PHI = {"Adult": 0.4, GENERATED: 0.4, "Retail": 0.25, "NLTCS": 0.25}
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of everything a size takes."""
+    """The sizes of one run."""
 
     tables: tuple[str, ...] = ("Adult", "Retail", "NLTCS", GENERATED)
     rows: int = 1_000_000
@@ -72,7 +72,7 @@ class Extent:
         0.1,
         0.5,
         0.9,
-    )  # for what is costly, and for the generated table
+    )  # for costly points, and for the generated table
     ways: tuple[int, ...] = (2, 3, 5)
     sets: int = 105  # all pairs of Adult, 105 random ones of everything larger
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -96,7 +96,7 @@ EXTENTS: dict[Size, Extent] = {
 
 @dataclass(frozen=True)
 class Source:
-    """Which part of which tables takes part."""
+    """The tables and the share of each that is used."""
 
     folder: Path | None
     extent: Extent
@@ -117,7 +117,7 @@ class Source:
 
 @lru_cache(maxsize=1)
 def collect(source: Source, dataset: str, f: float, seed: int, training: bool = False) -> LoPub:
-    """One simulated round; the epsilon asked is whatever the flip probability costs."""
+    """One simulated round; epsilon follows from the flip probability."""
     people = source.halves(dataset)[0] if training else source.table(dataset).codes
     machine = LoPub(
         Campaign(source.table(dataset).schema, 1e6, len(people), SEED), LoPubParameters(flip=f)
@@ -169,7 +169,7 @@ def joints(source: Source, dataset: str, f: float, seed: int, k: int) -> list[di
 
 
 def left_out(source: Source, dataset: str, f: float, seed: int = 0, k: int = 2) -> bool:
-    """Repeats of what is costly, repeats at the f between, and most of the generated table."""
+    """Repeats of costly points, repeats at intermediate f, and most of the generated table."""
     between = f not in source.extent.few_flips
     if dataset == GENERATED:
         return k > 3 or seed > 0 or between

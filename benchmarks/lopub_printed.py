@@ -2,7 +2,7 @@
 
 Tables 7 and 9 hold no noise at all. They are counts of the exact mutual informations of a tenth of the rows, drawn by Python
 2's `random.sample` after `random.seed(10)`; attributes are ranked by H/(k-1), not by H/k as algorithm 5 reads; dependences are
-counted both ways, in table 9 with the diagonal. The table called Retail is NLTCS. TPC-E's rows could not be had, so table 8
+counted both ways, in table 9 with the diagonal. The table called Retail is NLTCS. TPC-E's rows were not available, so table 8
 stays as printed; its 66 and 45 pairs are those of phi = 0.5 and 0.6.
 
 Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 6.2 and algorithms 1 and 5.
@@ -50,7 +50,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def tenth(rows: int) -> list[int]:
-    """A tenth of so many rows, as Python 2 draws them: floors of uniform numbers, repeats drawn again."""
+    """A tenth of the rows, as Python 2 draws them: floors of uniform numbers, repeats drawn again."""
     generator = random.Random(SEED)  # noqa: S311  the authors' own generator, over a public table
     chosen: dict[int, None] = {}
     while len(chosen) < int(rows * 0.1):
@@ -76,7 +76,7 @@ def table_as_printed(table: Table, phi: float) -> tuple[int, int, int]:
 
 
 def pruning_study(load: Any, there: tuple[str, ...]) -> Study:
-    """Tables 7 and 9 as printed, beside what is printed."""
+    """Tables 7 and 9: computed and printed figures."""
     datasets = tuple(name for name in ("Adult", "NLTCS") if name in there)
 
     def measure(dataset: str, phi: float) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Frequency mechanisms against other libraries, in one run: CPU time and memory, as ratios.
 
-Each measurement runs in a process of its own, compiles and warms up first, and counts CPU time (all threads). A peer may get fewer
+Each measurement runs in a separate process, compiles and warms up first, and counts CPU time (all threads). A peer may get fewer
 people than we do; costs are then compared per person. Peers: multi-freq-ldpy and pure-ldp, installed by the extra `bench`.
 """
 
@@ -186,7 +186,7 @@ def work(library: str, name: str, n: int, cells: int) -> dict[str, float]:
 
 
 def measure(library: str, name: str, n: int, cells: int) -> dict[str, float]:
-    """`work` in a process of its own, and its cost per person; `NotAvailable` where the library is not installed."""
+    """`work` in a separate process, and its cost per person; `NotAvailable` where the library is not installed."""
     row = run_isolated(work, library, name, n, cells)
     return row | {
         "microseconds_per_person": 1e6 * (row["client_seconds"] + row["server_seconds"]) / n
@@ -199,7 +199,7 @@ def _dither(name: str, n: int, cells: int) -> dict[str, float]:
 
 
 def compared(mechanism: str, cells: int, library: str, divisor: int = 1) -> dict[str, Any]:
-    """One library's cost beside Dither's, measured in the same run."""
+    """One library's cost and Dither's, measured in the same run."""
     people = {name: n // divisor for name, n in PEOPLE[mechanism, cells].items()}
     ours = _dither(mechanism, people["dither"], cells)
     try:

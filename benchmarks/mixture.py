@@ -1,7 +1,7 @@
-"""The house method on Adult and NLTCS: error against epsilon, time and memory, beside what others published.
+"""The default method on Adult and NLTCS: error against epsilon, time and memory, and published figures.
 
 Errors are mean total variation distances over all pairs and over 100 random triples: exact marginals of the model against
-those of the participants' own records, who are rows of the table drawn with replacement, anew for each seed.
+those of the participants' own records, who are rows of the table drawn with replacement for each seed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Points = Sequence[tuple[float, float]]
 def line_chart(
     title: str, across: str, up: str, lines: Mapping[str, Points], log_x: bool = False
 ) -> str:
-    """Lines with markers, y from zero, names at the right: a picture that stands alone, on white."""
+    """Lines with markers, y from zero, names at the right: a self-contained picture on white."""
     hues = (TEMPLATES / "hues.css").read_text(encoding="utf-8").split("@media")[0]
     drawn = [
         Line(hue, [(x, y, y, y) for x, y in points]) for hue, points in enumerate(lines.values())

@@ -1,9 +1,9 @@
 """PrivIncr's evaluation, measured: table 2 and figures 3 to 7 (Liu, Tang, Hu, Jin, Guo, EDBT 2023).
 
-Every method carries 2-, 3- and 4-way total variation and the CPU seconds from records to synthetic rows, beside the product
+Every method carries 2-, 3- and 4-way total variation and the CPU seconds from records to synthetic rows, and the product
 of exact one-way marginals and the junction tree without privacy. Figure 3 compares joint estimators, figures 4 and 7 sweep
 T, omega and phi, figure 6 trains an SVM on synthetic rows. Adult is resampled to 1.5 million participants as in the paper;
-TPC-E's rows could not be had.
+TPC-E's rows were not available.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PrivIncr against CALM and NoIncremental on six tables, two sizes and four epsilons: it should be worse than neither by over 3 %.
 
-People are drawn from each table with replacement, anew for every seed; all three methods meet the same people. Errors are mean
+People are drawn from each table with replacement for every seed; all three methods get the same people. Errors are mean
 total variation distances of all pairs against the table itself. The constants of PrivIncr were chosen while looking at such runs
 of other seeds.
 """

@@ -1,4 +1,4 @@
-"""Other ways to answer ranges of one number, or of two, from local reports: each gives the shares of equal cells.
+"""Other ways to answer ranges of one number, or of two, from local reports: each estimates the shares of equal cells.
 
 AHEAD: Du, Zhang, Bai, Liu, Ji, Cheng, Chen, "AHEAD: adaptive hierarchical decomposition for range query under local differential
 privacy", CCS 2021, with fan-out 2, the paper's threshold and its post-processing. HIERARCHY: Cormode, Kulkarni, Srivastava,
@@ -60,7 +60,7 @@ def hierarchy(
         nodes = np.kron(np.eye(cells // width), np.ones((1, width)))
         matrix += nodes.T @ nodes
         right += nodes.T @ oue_shares(nodes @ group, epsilon, rng)
-    everybody = 1e4  # the total is known: it counts as much more certain than any node
+    everybody = 1e4  # the total is known, so its weight exceeds that of any node
     return np.linalg.solve(matrix + everybody, right + everybody)
 
 

@@ -1,9 +1,9 @@
-"""Ranges, quantiles and means of a number: errors beside AHEAD, hierarchies and the square wave, and how often intervals hold.
+"""Ranges, quantiles and means of a number: errors compared with AHEAD, hierarchies and the square wave, and coverage of intervals.
 
 Errors are mean squared errors of the share of people in random ranges, both ends anywhere on the line. Data: the salary tables
-beside the repository when there, otherwise a GENERATED one, labelled as such; and made-up shapes. While the cells and the choice
-of smoothness were designed, the salaries and the shapes from even to three humps were looked at; triangle and even with a gap were
-not: they were made up after everything was settled.
+from the data folder if present, otherwise a GENERATED one, labelled as such; and made-up shapes. While the cells and the choice
+of smoothness were designed, the salaries and the shapes from even to three humps were used; triangle and even with a gap were
+added afterwards.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def coverage(
 
 
 def several(strategy: str, runs: int) -> list[dict[str, Any]]:
-    """Squared error of a bin's count where everybody has three values: one at full epsilon, and the paper's two strategies.
+    """Squared error of a bin's count where each participant has three values: one at full epsilon, and the paper's two strategies.
 
     Every report is made. Both of the paper's strategies estimate from the sum of the same randomised vectors, so their errors have
     one law; drawn by counts with the same seed they would be the same to the last digit, and say nothing about either.
@@ -242,7 +242,7 @@ def several(strategy: str, runs: int) -> list[dict[str, Any]]:
         {
             "seed": run,
             "mse": float(np.mean((one.consumers[0].estimates - truth) ** 2)),
-            "bits": one.bits_per_report,
+            "bits": one.content.bits_per_report,
         }
         for run, one in enumerate(made)
     ]

@@ -1,4 +1,4 @@
-"""The README's picture: a pair of attributes as it is, as one person answers, as the answers add up, and as it comes out.
+"""The README's picture: a pair of attributes: the truth, one answer, the sum of answers, and the estimate.
 
     python -m benchmarks.readme_picture [-o docs/pictures/education-and-occupation.svg]
 

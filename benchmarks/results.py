@@ -1,7 +1,7 @@
-"""The stored results: what full runs measured, RESULTS.md made from it, and the README's figures made from it.
+"""The stored results: the means of full runs, and RESULTS.md and the README's figures made from them.
 
     dither bench NAME --store        measure in full, then put the means into benchmarks/results.json
-    python -m benchmarks.results     write RESULTS.md and the README's table anew from benchmarks/results.json
+    python -m benchmarks.results     rewrite RESULTS.md and the README's table from benchmarks/results.json
 
 A test fails when either text differs from what the stored results give.
 """
@@ -32,7 +32,7 @@ WHOLE_LINES = 30  # a longer study is shown as its charts' lines instead
 
 
 def keep(outcome: Outcome) -> None:
-    """Put a full run's means into results.json, replacing what stood there of this benchmark, and rewrite the texts."""
+    """Put a full run's means into results.json, replacing its earlier figures, and rewrite the texts."""
     from dither.lab.harness.run import machine
 
     if outcome.bench.size != "full":
@@ -94,7 +94,7 @@ def _dumped(stored: dict[str, dict[str, Any]]) -> str:
 def find(
     stored: dict[str, dict[str, Any]], bench: str, study: str, measure: str, **labels: Any
 ) -> float:
-    """One stored mean by its labels; a KeyError names what is missing or ambiguous."""
+    """One stored mean by its labels; a KeyError names the missing or ambiguous label."""
     found = [
         figure["mean"]
         for figure in stored[bench]["figures"]
@@ -212,7 +212,7 @@ def _anchor(title: str) -> str:
 
 
 def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
-    """The README's table and the sentence under it: nothing in it that is not stored."""
+    """The README's table and the sentence under it: from stored figures only."""
     from benchmarks.tables import PRODUCT
 
     adult: dict[str, Any] = {"dataset": "Adult", "participants": 1_500_000}
@@ -278,7 +278,7 @@ def readme_text(stored: dict[str, dict[str, Any]]) -> str:
 
 
 def write_texts() -> None:
-    """Write both texts anew."""
+    """Rewrite both texts."""
     stored = load()
     results = results_text(stored)
     write_atomically(RESULTS, lambda path: path.write_text(results, encoding="utf-8"))

@@ -1,7 +1,7 @@
 """How cost grows: reports made, exported and counted here and on Spark, fits up to 500 attributes, whole campaigns.
 
-Everything is counted in CPU seconds, each point in a process of its own. In the study of growth tallies are drawn from the exact
-pair marginals of a generated network, so that no population has to be held and what is timed is pooling and fitting. The study of
+Everything is counted in CPU seconds, each point in a separate process. In the study of growth tallies are drawn from the exact
+pair marginals of a generated network, so that no population is held and only pooling and fitting are timed. The study of
 reports makes every one of them, writes them as an export does and counts the files; the last puts a generated population through
 a whole campaign, row by row.
 """
@@ -33,8 +33,7 @@ from dither.randomness import RandomStream
 from dither.reports import Plan, question
 from dither.simulate import simulate
 from dither.tally import CountTally, zero
-from dither.tally.counting import COLUMNS, count_all
-from dither.tally.exports import begin_export, find_reports, read_reports
+from dither.tally.counting import COLUMNS, begin_export, count_all, find_reports, read_reports
 from dither.tally.spark import count_on_spark
 
 VALUES, EPSILON, STEPS, BLOCK, PAGE = 10, 4.0, 20, 500_000, 1 << 18
@@ -159,7 +158,7 @@ def on_spark(attributes: int, participants: int) -> dict[str, float]:
 
 
 def family_cpu_seconds() -> float:
-    """CPU seconds so far of this process and of all that descend from it, those that ended and were waited for included."""
+    """CPU seconds so far of this process and of its descendants, including ended ones."""
     parents, spent = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -215,24 +214,24 @@ def campaign(attributes: int, participants: int, screen: str) -> dict[str, float
 
 
 def growth_point(attributes: int, participants: int) -> dict[str, float]:
-    """`fit` in a process of its own."""
+    """`fit` in a separate process."""
     return run_isolated(fit, attributes, participants)
 
 
 def reports_point(attributes: int, participants: int) -> dict[str, float]:
-    """`reports` in a process of its own."""
+    """`reports` in a separate process."""
     return run_isolated(reports, attributes, participants)
 
 
 def spark_point(attributes: int, participants: int) -> dict[str, float]:
-    """`on_spark` in a process of its own."""
+    """`on_spark` in a separate process."""
     if find_spec("pyspark") is None or shutil.which("java") is None:
         raise NotAvailable("Spark needs Java and pip install 'dither[spark]'")
     return run_isolated(on_spark, attributes, participants)
 
 
 def campaign_point(attributes: int, participants: int, screen: str) -> dict[str, float]:
-    """`campaign` in a process of its own."""
+    """`campaign` in a separate process."""
     return run_isolated(campaign, attributes, participants, screen)
 
 

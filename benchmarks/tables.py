@@ -1,4 +1,4 @@
-"""The tables that benchmarks run on, as codes. Read from beside the repository, or the bundled Adult where that is absent."""
+"""The tables that benchmarks run on, as codes. Read from the data folder, or the bundled Adult if that is absent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Table:
 
 
 def names(data_dir: Path | None, *wanted: str) -> tuple[str, ...]:
-    """Those of the wanted tables that can be had here; Adult always can."""
+    """The requested tables that are available; Adult always is."""
     folder = data_dir or BESIDE
     return tuple(
         n for n in wanted if n in ("Adult", GENERATED) or (folder / f"{FILES[n]}.parquet").is_file()
@@ -80,7 +80,7 @@ def part(name: str, rows: int, data_dir: Path | None = None) -> Table:
 
 
 def exact_product(table: Table) -> Independent:
-    """The best that can be had without any dependence: no noise at all, only independence."""
+    """The error of the exact product of marginals: independence without noise."""
     sizes = table.schema.cardinalities
     return Independent(
         table.schema, tuple(marginal(table.truth, sizes, (i,)) for i in range(len(sizes)))

@@ -1,7 +1,7 @@
-"""What synthetic rows are good for: classifiers trained on them and tested on real rows, and dependences found.
+"""Utility of synthetic rows: classifiers trained on them and tested on real rows, and dependences found.
 
 References: LoPub section 6.2 (correlation identification) and 6.3 (SVM on binary attributes, random forest on all);
-PrivIncr and BayesNet (SVM). Each score stands beside the same classifier trained on real rows, and beside always
+PrivIncr and BayesNet (SVM). Each score is compared with the same classifier trained on real rows, and with always
 guessing the most frequent value.
 """
 

@@ -1,7 +1,7 @@
 """Whether the 95 % intervals of a thorough release hold the truth: by replicates, and by the draws of its posterior.
 
 Replicates of a thorough release are fitted quickly, as those of any other; the draws of its Bayesian member are there already
-and cost nothing more. Both stand around the same figures, with the same misfit of the pairs; only the scatter differs.
+and cost nothing more. Both have the same estimates and the same misfit of the pairs; only the scatter differs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPLICATES, DRAWS = "replicates, fitted quickly", "draws of the posterior"
 
 
 def posterior_draws(machine: MixtureProtocol) -> list[Model]:
-    """The draws of the Bayesian member as models of their own: the last components of the average, as many as a draw has each."""
+    """The draws of the Bayesian member as separate models: the last components of the average, in blocks of one draw."""
     fit, said = machine._fit
     if not said.get("bayesian_member", {}).get("share"):
         raise NotAvailable(f"the Bayesian member took no part: {said}")

@@ -1,4 +1,4 @@
-"""Whole tables of sets of attributes, fitted as the house method does, beside the same reports fitted through their pairs alone.
+"""Whole tables of sets of attributes, fitted as the default method does, and the same reports fitted through their pairs.
 
 Real tables are resampled as for `dither bench mixture`; generated networks have strong interactions of several attributes and are
 measured against their exact marginals. Only settings in which the method asks sets of three attributes or more are here.

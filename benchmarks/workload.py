@@ -1,8 +1,8 @@
 """A workload of random counting queries, and how well an estimate answers it.
 
 Half of the queries are linear (each cell is counted with probability one half), half are ranges of the flattened
-domain with uniform ends. The same seed gives the same queries. Usefulness is in the sense of Blum, Ligett and Roth:
-with what probability eta is an answer off by mu or more; it falls as mu grows (the paper's definition 6 swaps the two
+domain with uniform ends. Queries are determined by the seed. Usefulness is in the sense of Blum, Ligett and Roth:
+the probability eta that an answer is off by mu or more; it falls as mu grows (the paper's definition 6 swaps the two
 letters, and its proposition 2 is a tail of a single Laplace draw).
 """
 

@@ -1,7 +1,7 @@
-"""Golden vectors of what a device reads: announcements it answers or refuses, values as codes, answers to uploads.
+"""Golden vectors of a device's input: announcements, values as codes, answers to uploads.
 
-Announcements are given as text, so that they can be no JSON at all, and because a schema's fingerprint is that of its
-characters: 1 and 1.0 are different labels. Standard library only.
+Announcements are text, because some are not JSON, and because a schema's fingerprint is a
+hash of its characters: 1 and 1.0 are different labels. Standard library only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _PAY = Schema(
 
 
 def announcements() -> Iterator[Case]:
-    """Announcements to be answered, and ones that differ in one thing and must be refused, each with what is wrong."""
+    """Valid announcements, and invalid ones that differ in one respect, with the reason."""
     for schema, plan in _answered():
         body = _announce(schema, plan)
         yield {
@@ -114,7 +114,7 @@ def announcements() -> Iterator[Case]:
 
 
 def codes() -> Iterator[Case]:
-    """Values and their codes, null where they are outside the domain; a value may be absent."""
+    """Values and their codes; the code is null outside the domain. A value may be absent."""
     for attribute, listed in (
         (
             Attribute("a", "categorical", ("x", "", "constructor")),
@@ -233,7 +233,7 @@ _NUMBERS = (
 
 
 def _on_line(attribute: Attribute) -> list[tuple[object, int | None]]:
-    """Values with the code that the schema's own reading gives them, checked against whole tables in the tests."""
+    """Values with their code; tests compare the codes with those of whole tables."""
     moments = attribute.kind in ("date", "datetime")
     return [(value, code_of(attribute, value)) for value in (_MOMENTS if moments else _NUMBERS)]
 
@@ -259,7 +259,7 @@ def cells() -> Iterator[Case]:
 
 
 def levels() -> Iterator[Case]:
-    """Numbers and draws of 32 bits, and the level that these round to; null where the value is none of the domain."""
+    """Numbers, 32-bit draws and the rounded level; the level is null outside the domain."""
     grid = Attribute("a", "numeric", edges=(-7.3, 0.1, 12.9))
     values = (
         -7.3,
@@ -291,7 +291,7 @@ def levels() -> Iterator[Case]:
 
 
 def verdicts() -> Iterator[Case]:
-    """Answers to an upload and what they mean for its report."""
+    """Answers to an upload and the resulting state of its report."""
     page, plain = "<html>", "application/json"
     listed: list[tuple[int, str, str]] = [
         *(
@@ -389,7 +389,7 @@ def _answered() -> Iterator[tuple[Schema, Plan | None]]:
     )
     yield _SMALL, Plan(1, (Question(("a",), BloomRappor.for_epsilon(3, 1.0, 65, 6)),), (1.0,))
     yield _PAY, _pay_plan()
-    # Python sorts these names by code points, JavaScript by halves of surrogate pairs unless it is told otherwise.
+    # Python sorts these names by code points, JavaScript by default by UTF-16 code units.
     wide = tuple(Attribute(name, "boolean", (False, True)) for name in ("\uff5e", "\U0001f600"))
     tied = Schema(wide, (Impossible((("\uff5e", (True,)), ("\U0001f600", (True,)))),))
     yield tied, Plan(0, (Question(("\uff5e",), GRR.for_epsilon(2, 1.0)),), (1.0,))
@@ -431,7 +431,7 @@ def _wrong_frames() -> Iterator[tuple[str, Json]]:
 
 
 def _wrong_schemas() -> Iterator[tuple[str, Json]]:
-    """A schema is announced in the one form that has the fingerprint; these have it in no form, or not this one."""
+    """Schemas that do not have their fingerprint: another form, or another schema."""
     other = Schema((Attribute("a", "categorical", ("x", "y", "w")), _SMALL.attributes[1]))
     written = _SMALL.to_json()
     a, b = written["attributes"]
@@ -478,7 +478,7 @@ def _wrong_schemas() -> Iterator[tuple[str, Json]]:
 
 
 def _wrong_lines() -> Iterator[tuple[str, Json]]:
-    """Schemas of numbers, times and groups that are wrong in themselves: their fingerprint is right."""
+    """Invalid schemas of numbers, times and groups with a correct fingerprint."""
     price, day, at, _, city = _LINES.to_json()["attributes"]
     wrong: list[tuple[str, Json]] = [
         ("atoms that do not rise", price | {"atoms": [4.99, 0.0]}),
@@ -581,7 +581,7 @@ def _wrong_plans() -> Iterator[tuple[str, Json]]:
 
 
 def _reshaped_twice() -> Iterator[tuple[str, Json]]:
-    """Split plans that round or group an attribute and ask it once more; each question alone is right."""
+    """Split plans that round or group an attribute and ask it twice; each question alone is valid."""
     pay_rounded = Question(("pay",), GRR.for_epsilon(257, 0.1), rounded=True)
     pay_and_change = Question(
         ("pay", "change"), GRR.for_epsilon(_PAY.cells(["pay", "change"]), 0.1)
@@ -601,7 +601,7 @@ def _reshaped_twice() -> Iterator[tuple[str, Json]]:
 
 
 def _wrong_numbers() -> Iterator[tuple[str, Json]]:
-    """Plans about numbers that differ in one thing from one that is answered."""
+    """Plans about numbers that differ in one respect from a valid one."""
     plan = _pay_plan().to_json()
     sets, wave, level, _ = plan["questions"]
     known = {"schema": _PAY.to_json(), "schema_fingerprint": _PAY.fingerprint}
@@ -682,7 +682,7 @@ def _wrong_numbers() -> Iterator[tuple[str, Json]]:
 
 
 def _bombs() -> Iterator[tuple[str, Json]]:
-    """Short announcements that would be much work, or spend more than they seem to."""
+    """Short announcements that cost much work, or spend more epsilon than they state."""
     sizes = {"n": 300, "m": 300, "k": 150}
     schema = Schema(
         tuple(Attribute(name, "ordinal", tuple(range(size))) for name, size in sizes.items())

@@ -1,7 +1,7 @@
 """Writes docs/reference/python.md: every public name with its signature and its docstring.
 
 python -m tools.api_reference            # write it
-python -m tools.api_reference --check    # exit with 1 if it is not what would be written
+python -m tools.api_reference --check    # exit with 1 if it is out of date
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RETURNED = {
 }
 CHOICES = {
     "Basis": "dither.release.intervals",
-    "Cycle": "dither.schema.calendar",
+    "Cycle": "dither.schema.attribute",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.methods.histogram.values",
@@ -147,7 +147,7 @@ def page() -> str:
 
 
 def site_page() -> str:
-    """The same names for the documentation site, where mkdocstrings reads signatures and docstrings itself."""
+    """The same names for the documentation site, where mkdocstrings renders them."""
     public = [name for name in dither.__all__ if name != "__version__"]
     parts = ["# Python\n", LEAD.split("\n\n", 1)[1].split(" This page is written", 1)[0] + "\n"]
     for title, kind in (("Functions", inspect.isfunction), ("Classes", inspect.isclass)):
@@ -255,7 +255,7 @@ def _text(thing: object) -> str:
 
 
 def _with_sections(text: str) -> str:
-    """Google-style sections as Markdown: `Args:` and its like become a list of names."""
+    """Google-style sections as Markdown: `Args:` and similar sections become lists."""
     lines: list[str] = []
     section = ""
     for line in text.split("\n"):

@@ -1,6 +1,7 @@
-"""Golden vectors of what a campaign says to people: titles, questions, closing times. Standard library only.
+"""Golden vectors of a campaign's texts: titles, questions, closing times.
 
-None of it changes a code or a schema's fingerprint; all of it is bounded, and text that no page shows is refused.
+Texts change neither codes nor a schema's fingerprint. They have a limited length and no
+control characters. Standard library only.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _TOLD = Schema(
 
 
 def told_announcements() -> Iterator[Json]:
-    """Announcements with words for people, to be answered and to be refused."""
+    """Valid and invalid announcements with texts."""
     plan = Plan(0, (Question(("a",), oue(3, 1.0)),), (1.0,))
     base = {
         "format": "dither-campaign-1",

@@ -1,7 +1,7 @@
-"""Writes the verbs of docs/reference/command-line.md from the commands themselves, so that none can be missing.
+"""Writes the verbs of docs/reference/command-line.md from the commands, so that it is complete.
 
 python -m tools.command_line            # write it
-python -m tools.command_line --check    # exit with 1 if it is not what would be written
+python -m tools.command_line --check    # exit with 1 if it is out of date
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READ_MORE = {
 
 
 def page(text: str) -> str:
-    """The page with everything between its two marks made anew."""
+    """The page with the generated part replaced."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -45,7 +45,7 @@ def page(text: str) -> str:
 
 
 def verbs() -> str:
-    """A table of all verbs, and of each its usage, what it does and its options."""
+    """A table of all verbs, then the usage, description and options of each."""
     found = list(commands())
     rows = [
         f"| [`{path}`](#{path.replace(' ', '-')}) | {_cell(_text(one).split(chr(10))[0])} |"
@@ -63,7 +63,7 @@ def verbs() -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Every command that can be run, by its whole path."""
+    """Every command by its full name."""
     for verb in VERBS:
         yield from _within(f"dither {verb}", command(verb))
 
@@ -107,7 +107,7 @@ def _section(path: str, found: Any) -> str:
 
 
 def _text(found: Any) -> str:
-    """The help of a command, with its example as a line of its own."""
+    """The help of a command, with its example on a separate line."""
     words = re.sub(r"[ ]*\n(?!\n)[ ]*(?!\n)", " ", str(found.help or "").strip())
     paragraphs = [part.strip() for part in re.split(r"\n\s*\n|\n", words) if part.strip()]
     return "\n\n".join(re.sub(r"^Example: (.*)$", r"Example: `\1`", part) for part in paragraphs)

@@ -1,8 +1,8 @@
-"""A collector with something to look at: one campaign that takes answers, one that is finished and published.
+"""A demonstration: a collector with an open campaign and a published one.
 
     python -m tools.demo_web [--port 8700]
 
-Everything is made up and simulated with a seed. It lives in a temporary folder and is gone after Ctrl-C.
+All data are simulated with a seed, in a temporary folder that Ctrl-C deletes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Demo:
 
 
 def people(count: int, seed: int) -> pa.Table:
-    """Made-up people: whoever lives far goes by car or train and is less satisfied; the young go by bicycle."""
+    """Simulated people: those far away go by car or train and are less satisfied; the young cycle."""
     draw = np.random.default_rng([seed, 0x7765])
     age = np.clip(draw.normal(42, 13, count), 16, 99).astype(int)
     minutes = np.clip(draw.gamma(2.2, 13, count), 0, 179).astype(int)
@@ -111,7 +111,7 @@ def people(count: int, seed: int) -> pa.Table:
 
 @contextmanager
 def demo(port: int = 0) -> Iterator[Demo]:
-    """Start it, and leave nothing behind."""
+    """Start the demonstration; delete its folder at the end."""
     with tempfile.TemporaryDirectory(prefix="dither-demo-") as scratch:
         folder, key_file = Path(scratch), Path(scratch) / "admin.key"
         command = [
@@ -185,7 +185,7 @@ def _fill(folder: Path, url: str, key_file: Path) -> Demo:
 
 
 def main() -> None:
-    """Start it, print three links and stay."""
+    """Start the demonstration, print three links and serve until Ctrl-C."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,28 +1,29 @@
-"""Runs the commands and the Python that the pages show, page by page, each in a folder that is empty at first.
+"""Runs the commands and the Python of the documentation, each page in an empty folder.
 
     python -m tools.documented docs/how-to/plan-a-collection.md            # run one page's commands
-    python -m tools.documented --write docs/how-to/plan-a-collection.md    # and put what they print below them
+    python -m tools.documented --write docs/how-to/plan-a-collection.md    # and insert their output
 
-A fenced block without a language (or with `sh` or `console`) is a session. Where lines begin with `$ ` those are the commands,
-and what follows one is what it must print: `...` alone stands for any lines, inside a line for anything. Without `$` every line
-is a command, and what it prints is not shown. An HTML comment right above a block says what the reader need not know:
+A fenced block without a language (or with `sh` or `console`) is a session. Lines that begin
+with `$ ` are commands, and the lines after a command are its expected output: `...` matches
+any lines, or any part of a line. Without `$` every line is a command, and its output is not
+shown. An HTML comment directly above a block gives instructions:
 
-    not run: REASON                    the block is not run; the reason is obligatory
-    not run COMMAND: REASON            lines that begin with COMMAND are not
-    with COMMAND: OPTIONS              lines that begin with COMMAND get these options too, so that they are quick
-    before: COMMAND                    something done first, by the shell
-    as NAME                            the block is no session: it is saved in a file of this name
+    not run: REASON                    the block is not run; the reason is required
+    not run COMMAND: REASON            lines that begin with COMMAND are not run
+    with COMMAND: OPTIONS              lines that begin with COMMAND get these options, to be fast
+    before: COMMAND                    a shell command to run first
+    as NAME                            the block is saved in a file of this name
 
-A block of `python` is run too, in this process: those of one page one after another, with the same names, between the page's
-commands and in the same folder. `not run` and `before` are as above, and besides
+Blocks of `python` run in this process, in order, with shared names, between the page's
+commands and in the same folder. `not run` and `before` work as above, and also
 
-    given: STATEMENT                   something done first, in Python
-    with FUNCTION: KEYWORDS            calls of this function (such as dither.publish) get these keywords too
+    given: STATEMENT                   a Python statement to run first
+    with FUNCTION: KEYWORDS            calls of this function (such as dither.publish) get these keywords
 
-Not so examples with `>>>`, which are docstrings and tested as such, and pages that are notebooks, which the site's build runs.
+Examples with `>>>` are tested as docstrings, and the site's build runs notebooks.
 
-`dither serve` goes on beside the page, on a free port. Commands without shell syntax run in this process; a release that an earlier
-page has published with the same words is copied.
+`dither serve` runs in the background on a free port. Commands without shell syntax run in
+this process; a release that an earlier page published with the same command is copied.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _NOTEBOOK = re.compile(r"\A---\njupytext:")
 
 
 class BadPage(Exception):
-    """A page whose commands do not do what it says; the message has page, line and what happened."""
+    """A page whose commands print something else; the message names page, line and output."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command as it is shown, the line it stands in, and what it must print (None: that is not shown)."""
+    """A command, its line number, and its expected output (None if the page shows none)."""
 
     text: str
     line: int
@@ -60,7 +61,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: a session with commands, Python, or text to be saved under a name."""
+    """A fenced block: a session, Python, or text to save in a file."""
 
     line: int
     body: str
@@ -74,13 +75,13 @@ class Block:
     python: bool = False
 
     def runs(self, command: Command) -> bool:
-        """Whether the command is run, or the page says why not."""
+        """Whether the command is run."""
         return self.reason is None and not any(
             command.text.startswith(prefix) for prefix in self.left_out
         )
 
     def words(self, command: Command) -> str:
-        """The command with the options that make it quick."""
+        """The command with its additional options."""
         added = [
             options for prefix, options in self.options.items() if command.text.startswith(prefix)
         ]
@@ -88,7 +89,7 @@ class Block:
 
 
 def blocks(text: str, page: str = "the page") -> list[Block]:
-    """The sessions of a page, its Python and the blocks that it saves, in order."""
+    """The blocks of a page, in order."""
     found = []
     sessions = ("", "sh", "console") if _NOTEBOOK.match(text) else ("", "sh", "console", "python")
     for fence in _FENCE.finditer(text):
@@ -171,7 +172,7 @@ def _commands(body: str, first: int) -> list[Command]:
 
 
 def agrees(expected: str, printed: str) -> bool:
-    """Whether a command printed what the page shows; `...` stands for anything."""
+    """Whether the output agrees with the page, where `...` matches anything."""
     pattern = ""
     for line in expected.strip().splitlines():
         if line.strip() == "...":
@@ -182,7 +183,7 @@ def agrees(expected: str, printed: str) -> bool:
 
 
 def published(arguments: list[str]) -> str | None:
-    """What tells one release from another, of a command that publishes: its words but for where it is written; None of others."""
+    """The words of a publishing command without its output folder; None for other commands."""
     if arguments[:1] != ["publish"] or "-o" not in arguments:
         return None
     at = arguments.index("-o")
@@ -197,7 +198,7 @@ def published(arguments: list[str]) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run pages, or write what they print."""
+    """Run pages, or write their output into them."""
     from tools.documented_session import Shelf, run_page
 
     writing = arguments[:1] == ["--write"]

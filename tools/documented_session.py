@@ -1,4 +1,4 @@
-"""A page's commands and Python, run: in this process where they need no shell, with a collector where the page starts one."""
+"""Runs a page's commands and Python, in this process where they need no shell."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE = 120.0  # seconds, for a collector to answer on a loaded machine
 
 
 class Shelf:
-    """Releases that a page has published, for later pages that publish the same."""
+    """Published releases, for later pages that run the same command."""
 
     def __init__(self) -> None:
         self._kept = tempfile.TemporaryDirectory(prefix="documented-")
@@ -50,7 +50,7 @@ class Shelf:
         self._kept.cleanup()
 
     def take(self, words: str, target: Path) -> bool:
-        """Put the release of these words there, if there is one."""
+        """Copy the release of this command, if there is one."""
         if words not in self._places:
             return False
         shutil.copytree(self._places[words], target, dirs_exist_ok=True)
@@ -73,7 +73,7 @@ class Session:
         self._collector: subprocess.Popen[bytes] | None = None
 
     def run(self, words: str) -> tuple[int, str]:
-        """Exit status, and what was printed and complained."""
+        """Return the exit status, stdout and stderr."""
         assigned = _ASSIGNED.match(words)
         if assigned:
             status, said = self.run(assigned[2])
@@ -96,17 +96,16 @@ class Session:
         return done.returncode, done.stdout + done.stderr
 
     def run_python(self, block: Block) -> None:
-        """The statements of a block, with the names that earlier blocks of the page have made."""
-        told = io.StringIO()
+        """Run a block with the names of the page's earlier blocks."""
+        printed = io.StringIO()
         with (
             _living_in(self.folder, self.variables),
-            contextlib.redirect_stdout(told),
+            contextlib.redirect_stdout(printed),
             contextlib.ExitStack() as changed,
             warnings.catch_warnings(),
         ):
-            warnings.simplefilter(
-                "ignore"
-            )  # what a reader is told of her own table is not what is looked at here
+            # Warnings about the reader's table are not part of the page.
+            warnings.simplefilter("ignore")
             exec("import dither\n" + "\n".join(block.given), self.names)
             for function, keywords in block.options.items():
                 changed.enter_context(
@@ -161,7 +160,7 @@ class Session:
 
 
 def run_page(page: Path, shelf: Shelf, *, rewrite: bool = False) -> str:
-    """Run a page's commands; gives its text, with what they print put below them if that is wanted."""
+    """Run a page's commands; return its text, with their output if `rewrite` is set."""
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="page-") as scratch:
         folder = Path(scratch) / "here"
@@ -214,7 +213,7 @@ def _shown(command: Command, said: str) -> str:
 
 @contextlib.contextmanager
 def _with_keywords(function: str, keywords: dict[str, Any]) -> Iterator[None]:
-    """A module's function, called with these keywords whatever else it is given."""
+    """A module's function with these keywords added to each call."""
     module, _, name = function.rpartition(".")
     place = import_module(module)
     real = getattr(place, name)
@@ -227,7 +226,7 @@ def _with_keywords(function: str, keywords: dict[str, Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _living_in(folder: Path, variables: dict[str, str]) -> Iterator[None]:
-    """This process as if it had been started in the folder with these variables."""
+    """Change to the folder and set these environment variables for a while."""
     before, environment = Path.cwd(), dict(os.environ)
     os.chdir(folder)
     os.environ.update(variables)

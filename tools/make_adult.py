@@ -50,7 +50,7 @@ COLUMNS = [
     "native_country",
     "income",
 ]
-# Most people have no capital gain or loss and work 40 hours: those values have a bin of their own, and so has the
+# Most people have no capital gain or loss and work 40 hours: those values have their own bin, and so has the
 # survey's top code for gains, 99999.
 EDGES = {
     "age": [17, *range(20, 95, 5)],

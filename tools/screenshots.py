@@ -1,4 +1,4 @@
-"""The pictures of the pages in docs and README, taken from the example of `make demo-web` in a real browser.
+"""Takes the screenshots in docs and README from `make demo-web`, in a browser.
 
 python -m tools.screenshots docs/pictures        # or: make pictures
 """
@@ -18,7 +18,7 @@ TICKET = f"{4:064x}"  # which question it draws stays the same
 
 
 def main() -> None:
-    """Take them all."""
+    """Take all screenshots."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures")
     folder.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or shutil.which("google-chrome")

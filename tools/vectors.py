@@ -1,10 +1,10 @@
-"""Golden vectors: what every encoder must produce and what every one must refuse. Python writes them, others read them.
+"""Golden vectors: the output and the refusals of every encoder. Python writes them.
 
     python -m tools.vectors vectors
 
-Three files, at least a quarter of each negative: mechanisms (random bytes -> report, and its epsilon), envelopes (reports ->
-bytes) and participation (token -> place, question, report id; announcements; values as codes; what an answer to an upload
-means). Standard library only.
+Three files, at least a quarter of each negative: mechanisms (random bytes -> report, and its
+epsilon), envelopes (reports -> bytes) and participation (token -> place, question, report
+id; announcements; values as codes; answers to uploads). Standard library only.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CAMPAIGN = bytes(range(16))
 
 
 def all_vectors() -> dict[str, dict[str, Any]]:
-    """The content of each file by its name; the same at every call."""
+    """The content of each file by its name; it is deterministic."""
     cases = {
         "mechanisms.json": [
             *_randomised(),
@@ -64,7 +64,7 @@ def all_vectors() -> dict[str, dict[str, Any]]:
 
 
 def write_vectors(folder: Path) -> None:
-    """Write the files; each appears whole."""
+    """Write the files, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in all_vectors().items():
         lines = ",\n".join(json.dumps(case, sort_keys=True) for case in content["cases"])
@@ -76,7 +76,7 @@ def write_vectors(folder: Path) -> None:
 
 
 def random_bytes(label: str, count: int) -> bytes:
-    """Bytes that look random and are the same everywhere."""
+    """Pseudorandom bytes, the same on every machine."""
     return hashlib.shake_256(f"dither-vector:{label}".encode()).digest(count)
 
 
@@ -117,7 +117,7 @@ def _many_sets() -> SetStrategy:
 
 
 def _coarse() -> list[Mechanism]:
-    """Every mechanism with draws of every width, and thresholds that no design of ours would choose."""
+    """Every mechanism with draws of every width, and with unusual thresholds."""
     built: list[Mechanism] = []
     for bits in DRAW_WIDTHS:
         unit = 2 ** (bits - 8)
@@ -157,7 +157,7 @@ def _sets(unit: int, bits: int) -> SetStrategy:
 
 
 def _claims() -> Iterator[Case]:
-    """The epsilon of parameters that nobody would choose, which a device must not understate."""
+    """The epsilon of unusual parameters, which a device must not understate."""
     for mechanism in _coarse():
         label = json.dumps(mechanism.to_json(), sort_keys=True)
         yield _report(mechanism, 1, random_bytes(label, mechanism.draw_bytes))
@@ -268,7 +268,7 @@ def _refused_mechanisms() -> Iterator[Case]:
 
 
 def _wrong_sets() -> Iterator[dict[str, Any]]:
-    """Changes of a strategy of three cells and three sets after which it is none, or tells what it must not."""
+    """Changes that make a strategy of three cells and three sets invalid or not private."""
     unit = 2**24
     high, low, rest = (
         [60 * unit, 50 * unit, 10 * unit],
@@ -367,7 +367,7 @@ def _plans() -> list[Plan]:
 
 
 def _odds() -> Iterator[Case]:
-    """The chances that a report supports the participant's own cell, and another."""
+    """The probabilities that a report supports the true cell and another cell."""
     for mechanism in _mechanisms():
         if isinstance(mechanism, PureMechanism):
             chances = {"own": float(mechanism.p), "other": float(mechanism.q)}

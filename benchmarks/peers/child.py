@@ -29,7 +29,7 @@ class MissingError(Exception):
 def run(
     module: str, request: dict[str, Any], python: Path | None = None, limit: float | None = None
 ) -> dict[str, Any]:
-    """The result of a worker in a process of its own, one thread each for the linear algebra of every library."""
+    """The result of a worker in a separate process, one thread each for the linear algebra of every library."""
     environment = (
         os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     )

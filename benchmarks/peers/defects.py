@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.defects
 
-Every function runs the library as installed and says what it saw beside what should be seen. A library that is not here is
+Every function runs the library as installed and returns the observed and the expected result. A library that is not installed is
 named and passed over.
 """
 
@@ -155,7 +155,7 @@ def opendp_bits_in_another_order() -> Finding:
 def opendp_flips_half_as_often_as_documented() -> Finding:
     """`f` is documented as the 'per-bit flipping probability'; a bit is flipped with probability f/2, as in RAPPOR's paper.
 
-    The code and its stated epsilon agree with each other; who takes the sentence at its word gets less noise than meant.
+    The code and its stated epsilon agree with each other; a reader who follows the sentence gets less noise than intended.
     """
     dp = _opendp()
     f = 0.5

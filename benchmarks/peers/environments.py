@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers.environments [NAME ...]
 
-The lists stand beside this file as requirements-NAME.txt and are complete: nothing is resolved at install time. Environments
+The lists are requirements-NAME.txt in this folder and are complete: nothing is resolved at install time. Environments
 are kept under bench-out (or where DITHER_PEERS says) and reused until their list changes.
 """
 

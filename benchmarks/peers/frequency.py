@@ -54,7 +54,7 @@ def measure(
 
 
 def _python(library: str, build: bool) -> Path | None:
-    """Where the library is installed: here, or in an environment of its own."""
+    """Where the library is installed: here, or in a separate environment."""
     if library in MODULES and find_spec(MODULES[library]) is None:
         raise NotAvailable(f"{library} is not installed here; the extra `bench` has it")
     return environments.interpreter(library, build) if library in environments.NAMES else None

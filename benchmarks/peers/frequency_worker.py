@@ -32,13 +32,13 @@ def work(
 ) -> dict[str, Any]:
     """CPU seconds per report, memory and error; fewer people where a run would take more than `budget` seconds.
 
-    The quickest of the repeats counts, for every library alike: whatever else the machine does only ever adds time.
+    The quickest of the repeats counts, for every library: other load only adds time.
     """
     begin = time.process_time()
     oracle = ORACLES[library](mechanism, cells, epsilon)
     oracle.server(
         oracle.client(population(PILOT, cells, seed)), PILOT
-    )  # compiles and loads what is left
+    )  # compiles and loads the rest
     setup = time.process_time() - begin
     timed = people
     pilot = FEWEST

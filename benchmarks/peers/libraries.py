@@ -85,7 +85,7 @@ def dither_one_by_one(name: str, cells: int, epsilon: float) -> Oracle:
 
 
 def multi_freq(name: str, cells: int, epsilon: float) -> Oracle:
-    """Its aggregators clip at zero and rescale to one; nothing gives the raw estimate, so the reports are also inverted here."""
+    """Its aggregators clip at zero and rescale to one; it does not return raw estimates, so the reports are also inverted here."""
     import xxhash
     from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
     from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client

@@ -1,6 +1,6 @@
 """The most memory that a process held since a mark. Standard library only.
 
-`ru_maxrss` would not do where the kernel tells more: on Linux a process inherits that figure from the one that started it,
+`ru_maxrss` is not suitable where the kernel reports more: on Linux a process inherits that figure from the one that started it,
 so that a small child of a large parent seems never to grow.
 """
 
@@ -20,7 +20,7 @@ class Peak:
     def __init__(self) -> None:
         # Not Linux, or not allowed: then the mark is the highest so far, and growth below it stays unseen.
         with suppress(OSError):
-            CLEAR.write_text("5")  # the high-water mark begins anew
+            CLEAR.write_text("5")  # reset the high-water mark
         self._before = _kilobytes("VmRSS")
 
     def extra_mb(self) -> float:

@@ -74,7 +74,7 @@ def smartnoise(
     from snsynth.aim import AIMSynthesizer
     from snsynth.mst import MSTSynthesizer
 
-    np.random.seed(seed)  # noqa: NPY002  (it draws from the global state, beside OpenDP's noise, which has no seed)
+    np.random.seed(seed)  # noqa: NPY002  (it draws from the global state; OpenDP's noise has no seed)
     model = {"MST": MSTSynthesizer, "AIM": AIMSynthesizer}[method](epsilon=epsilon, delta=delta)
     domain = about["domain"]
     frame = pd.DataFrame(codes, columns=list(domain))

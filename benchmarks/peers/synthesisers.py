@@ -1,4 +1,4 @@
-"""Adult by central-privacy synthesisers, beside Dither's local one.
+"""Adult by central-privacy synthesisers and by Dither's local one.
 
 Central methods work for a curator who holds every record and adds noise to aggregates only. That is a far weaker promise
 than local privacy, at the same epsilon, and a far easier problem: their lines are a yardstick, not a competitor's.
@@ -27,9 +27,7 @@ CENTRAL, LOCAL, NONE = (
     "local, nobody holds a record",
     "none, the exact table",
 )
-RESAMPLED = (
-    "the table's own rows, drawn anew"  # the least that any sample of this many rows can be off
-)
+RESAMPLED = "the table's own rows, drawn anew"  # the sampling error of this many rows
 MANY, DELTA = 1_500_000, 1e-9
 METHODS = {
     "dpmm MST": ("dpmm", "MST"),

@@ -1,8 +1,8 @@
 """Dither: learn from people's records without ever holding them.
 
 Each participant's device adds noise to its own record; the server sees noise only; out comes a synthetic table, histograms and
-marginals with honest error bars. `epsilon` is always the guarantee of one participant's whole record: what anybody can learn about
-a person changes by at most a factor e^epsilon, whatever that person's record is. Around 1 is strong, 8 is weak.
+marginals with honest error bars. `epsilon` is always the guarantee of one participant's whole record: what anyone can learn about
+a person changes by at most a factor e^epsilon, for every record. Around 1 is strong, 8 is weak.
 
 Publish a table, each row one simulated participant (a pandas, polars or PyArrow table, a file, or a bundled name):
 

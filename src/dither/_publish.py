@@ -24,8 +24,7 @@ from dither.release.prior import read_prior
 from dither.release.replicates import check_redrawable
 from dither.schema import Schema
 from dither.schema.files import ReadOptions
-from dither.schema.native import Layout
-from dither.schema.table import encode
+from dither.schema.table import Layout, encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
 from dither.types import Codes, JsonMapping, NativeTable, Progress
@@ -85,8 +84,8 @@ def publish(
         holdout: Share of the participants (such as 0.05) that is kept from the fit, for an
             error estimate without the truth.
         replicates: Further fits (such as 20) that give intervals for any question.
-        prior: A public table of the same schema. The fit is averaged with it as far as the
-            reports support that. It costs no privacy.
+        prior: A public table of the same schema. The fit is averaged with it, with weights that
+            the reports decide. It costs no privacy.
         columns: Columns to ask; None for all.
         drop: Columns to leave out.
         keep: Columns to ask although they look like identifiers or free text.

@@ -18,8 +18,7 @@ from dither.randomness import generator
 from dither.release import Release
 from dither.release.call import MAX_PEOPLE
 from dither.schema import Schema
-from dither.schema.native import column_names, to_arrow
-from dither.schema.table import decode, encode
+from dither.schema.table import column_names, decode, encode, to_arrow
 from dither.types import NativeTable, Progress
 
 if TYPE_CHECKING:

@@ -146,9 +146,15 @@ def check_text(
     where: str | None = None,
     error: type[DitherError] = ParameterError,
 ) -> str:
-    """Check text for people: without control characters and at most `most` characters long.
+    """Check text for people: of limited length and without control characters.
 
-    With `lines` the text may have line breaks.
+    Args:
+        name: The argument's name, for the message.
+        value: The value to check.
+        most: The largest number of characters.
+        lines: The text may have line breaks.
+        where: Replaces the argument's name in the error's `where`.
+        error: The class to raise.
     """
     if not isinstance(value, str) or len(value) > most:
         found = f"{len(value):,} characters" if isinstance(value, str) else repr(value)[:80]

@@ -101,9 +101,11 @@ def ticks(top: float, most: int = 4, low: float = 0.0) -> list[float]:
 def short_number(value: float) -> str:
     """A number as a tick's label, with few digits, thousands as k and millions as M."""
     size = abs(value)
-    scale, unit = (
-        (1e6, "M") if 1e6 <= size < 1e12 else (1e3, "k") if 1e4 <= size < 1e6 else (1.0, "")
-    )
+    scale, unit = 1.0, ""
+    if 1e6 <= size < 1e12:
+        scale, unit = 1e6, "M"
+    elif 1e4 <= size < 1e6:
+        scale, unit = 1e3, "k"
     return f"{value / scale:.4g}{unit}".replace("-", "\N{MINUS SIGN}")
 
 

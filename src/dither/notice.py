@@ -18,9 +18,9 @@ ADVICE = {
     "weak-protection": "use a smaller epsilon and more participants; 'dither plan' says how many",
     "measured-against-truth": "keep the page and its files where you keep the table",
     "inferred-domain": "write a schema from public knowledge ('dither schema infer' makes a draft) and pass it",
-    "schema-beside": "pass the schema by name if another one is meant",
-    "file-form": "say how the file is written if this is wrong: delimiter, encoding, decimal",
-    "columns-dropped": "nothing, if these columns are not wanted; else take them out of the schema's list of dropped ones",
+    "schema-beside": "pass the schema by name to use another one",
+    "file-form": "state delimiter, encoding and decimal if this is wrong",
+    "columns-dropped": "nothing, or remove these columns from the schema's list of dropped ones to keep them",
     "rare-as-other": "list the values that matter in the schema, or group them",
     "method": "see the method's page in docs/explanation",
     "fallback": "see the method's page in docs/explanation",
@@ -36,13 +36,13 @@ ADVICE = {
     "misfit": "read figures about these pairs with their intervals, or ask more people; a rule states what is publicly known",
     "rounds-differ": "read figures about these attributes as of early and late participants mixed; another time assign by token",
     "more-reports-than-expected": "compare with how many people were invited; another time issue tokens",
-    "caution": "read the figure with what is said in mind",
+    "caution": "consider the message when you read the figure",
     "no-interval": "ask about attributes that were asked together, or about fewer of them",
     "divisor-unsure": "ask about a larger group of people",
     "inside-a-bin": "ask from one edge of a bin to another",
     "outside-the-domain": "check the number against the schema",
     "range-from-data": "state the range from public knowledge",
-    "dropped": "count silence as an answer of its own, or fill the gaps",
+    "dropped": "count missing answers as a value, or fill the gaps",
 }
 
 
@@ -79,7 +79,7 @@ def notice_from_json(data: Any) -> Notice:
     return Notice(data["code"], data["message"])
 
 
-WEAK_EPSILON = 4.0  # above it, protection is said to be weak
+_WEAK_EPSILON = 4.0  # above it, protection is said to be weak
 REASON_EPSILON = 8.0  # above it, participants should read a reason
 
 
@@ -119,7 +119,7 @@ def weak_protection(epsilon: float, between: str = "two records") -> Notice | No
         epsilon: The guarantee that was given.
         between: The two records that the guarantee makes hard to distinguish.
     """
-    if epsilon <= WEAK_EPSILON:
+    if epsilon <= _WEAK_EPSILON:
         return None
     return Notice(
         "weak-protection",
@@ -158,7 +158,7 @@ SHOWS_TRUTH = Notice(
 def assumed_form(path: Path, words: str) -> Notice:
     """The warning that a CSV file was read with unusual settings."""
     return Notice(
-        "file-form", f"{path.name} was read as {words}; if that is wrong, say how it is written"
+        "file-form", f"{path.name} was read as {words}; if that is wrong, state its format"
     )
 
 
@@ -167,7 +167,7 @@ def dropped_columns(names: list[str]) -> Notice:
     return Notice(
         "columns-dropped",
         f"the schema drops {', '.join(names)}: the synthetic table does not have them; "
-        "take them off that list if they are wanted",
+        "remove them from that list to keep them",
     )
 
 
@@ -175,6 +175,6 @@ def rare_as_other(names: list[str]) -> Notice:
     """The warning about columns whose inferred domain lists only frequent values."""
     return Notice(
         "rare-as-other",
-        f"only the most frequent values of {', '.join(names)} are told apart, all others count as 'other'; "
-        "list those that matter in a schema",
+        f"only the most frequent values of {', '.join(names)} are kept, all others count as 'other'; "
+        "list the values that matter in a schema",
     )

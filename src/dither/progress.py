@@ -10,6 +10,10 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as TerminalProgress
+
 if TYPE_CHECKING:
     from dither.types import Progress
 
@@ -19,7 +23,7 @@ _SETTLED = 5.0
 _PERIOD = 3600.0
 
 
-class Show(Protocol):
+class _Show(Protocol):
     """Called with a stage, the steps done and the total number of steps.
 
     `now` names the current step; `left` estimates the remaining seconds better than the pace so
@@ -32,7 +36,7 @@ class Show(Protocol):
 
 
 @contextmanager
-def progress_bar(quiet: bool = False) -> Iterator[Show]:
+def progress_bar(quiet: bool = False) -> Iterator[_Show]:
     """Yield a function that shows progress; without a terminal or notebook it does nothing."""
     if quiet:
         yield _nothing
@@ -80,17 +84,7 @@ def _nothing(what: str, done: int, total: int, *, now: str = "", left: float | N
 
 
 @contextmanager
-def _terminal_bar() -> Iterator[Show]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TaskID,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-
+def _terminal_bar() -> Iterator[_Show]:
     left = TextColumn("{task.fields[left]}")
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -99,7 +93,7 @@ def _terminal_bar() -> Iterator[Show]:
         TimeElapsedColumn(),
         left,
     )
-    with Progress(
+    with TerminalProgress(
         *columns, console=Console(stderr=True), transient=True, speed_estimate_period=_PERIOD
     ) as bar:
         tasks: dict[str, TaskID] = {}

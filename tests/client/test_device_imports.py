@@ -15,7 +15,6 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 sys.path.insert(0, sys.argv[1])
 from dither.client import Device, Participant, code_of
-from dither.client.fleet import SimulatedFleet
 from dither.reports import question
 from dither.reports import codec, limits, plan
 from dither.schema import Attribute, Schema

@@ -30,19 +30,23 @@ from dither.client.transport import Answer
 from dither.collector.access import check_form, clear_cookie, set_cookie
 from dither.collector.audit import ITSELF, acting
 from dither.collector.collector import Collector
-from dither.collector.keys import OPERATOR, UNKNOWN_SECONDS, Keys, Principal, hash_of
-from dither.collector.layout import audit, keys, sessions, sign_ins
-from dither.collector.postgres import PostgresStore
-from dither.collector.problems import Problem
-from dither.collector.sessions import (
+from dither.collector.keys import (
     MAX_FAILURES,
     MAX_SESSIONS,
+    OPERATOR,
     SESSION_SECONDS,
     SPAN_SECONDS,
+    UNKNOWN_SECONDS,
+    Keys,
+    Principal,
     Sessions,
     SignInRefused,
     TooManySignIns,
+    hash_of,
 )
+from dither.collector.layout import audit, keys, sessions, sign_ins
+from dither.collector.postgres import PostgresStore
+from dither.collector.problems import Problem
 from dither.collector.store import Store
 from dither.errors import ParameterError, StateError
 

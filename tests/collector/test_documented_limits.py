@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dither.collector import answering, campaigns, collector, edge, questions, releases, serving
+from dither.collector import (
+    answering,
+    campaigns,
+    collector,
+    connections,
+    questions,
+    releases,
+    serving,
+)
 from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
 from dither.collector.metrics import Metrics
 from dither.collector.problems import PROBLEMS
@@ -19,18 +27,18 @@ def test_the_table_of_limits() -> None:
     c = ConnectionLimits()
     for row in (
         f"| body of a request | {limits.BODY_BYTES >> 20} MiB,",
-        f"| bodies of all requests in memory | {edge.BODIES_BYTES >> 20} MiB |",
-        f"| a table or schema in the console | {edge.UPLOAD_BYTES >> 20} MiB |",
+        f"| bodies of all requests in memory | {connections.BODIES_BYTES >> 20} MiB |",
+        f"| a table or schema in the console | {connections.UPLOAD_BYTES >> 20} MiB |",
         f"in the bounded process | {questions.FILE_SECONDS:g} s, {answering.MEMORY_BYTES >> 30} GiB | 413",
         f"or folder under way | {releases.MAX_DOWNLOADS} in each collector process | 429 |",
         f"| a report; reports in a request | {limits.REPORT_BYTES >> 10} KiB; {limits.REQUEST_REPORTS:,} |",
         f"while they are read | {c.header_bytes >> 10} KiB, {c.header_lines} headers | 431",
         f"on one connection | {c.pipelined} |",
         f"to the end of its headers | {c.head_seconds:g} s |",
-        f"| a body, as a whole | {edge.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
+        f"| a body, as a whole | {connections.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
         f"| between two requests of a connection | {c.idle_seconds:g} s |",
         f"| reading an answer | {WRITE_LEAST >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
-        f"| a tally counted elsewhere | {edge.TALLY_BYTES >> 20} MiB,",
+        f"| a tally counted elsewhere | {connections.TALLY_BYTES >> 20} MiB,",
         f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",
         f"answer to `/ready` | {collector.READY_SECONDS:g} s | 503;",
         f"report is stored (`POST .../lookup`) | {collector.MAX_LOOKUPS:,}, one query at a time | 429; 503 after "

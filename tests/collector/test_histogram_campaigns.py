@@ -18,9 +18,9 @@ import pytest
 from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread, describe
 from tests.programs import require
 
+from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant, code_of, read_announcement
 from dither.client.announcement import AnnouncedConsumer
-from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.methods import HISTOGRAMS
 from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
 from dither.methods.mean import Mean

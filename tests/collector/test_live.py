@@ -15,8 +15,8 @@ import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
 from dither.collector import live
+from dither.collector.keys import Credential
 from dither.collector.live import LiveProgress
-from dither.collector.sessions import Credential
 from dither.collector.store import StoreFailure, StoreUnavailable
 
 

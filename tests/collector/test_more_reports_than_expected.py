@@ -81,9 +81,8 @@ def fifteen_questions(crowd: int, **more: Any) -> list[str]:
     for i, number in enumerate(numbers.tolist()):
         tally.add_counts(i, np.array([number // 2, number - number // 2]), number)
     machine.close(tally)
-    return [
-        notice.message for notice in excess_notices(machine, spec_of(participants=3000, **more))
-    ]
+    notices = excess_notices(machine.tallies, spec_of(participants=3000, **more))
+    return [notice.message for notice in notices]
 
 
 def test_a_crowd_on_one_question_is_flagged_though_the_round_is_not() -> None:

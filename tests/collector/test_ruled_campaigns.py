@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from collector_harness import REPORTS_TYPE, Caller, ServerThread, describe
 
+from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant, code_of
-from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.release import load_release
 from dither.schema import Attribute, Schema, attribute_from_json
 from dither.schema.rules import Determines

@@ -12,10 +12,9 @@ import pytest
 import dither
 from dither.errors import SchemaError, TableError
 from dither.schema import Attribute, Schema, numeric, schema_from_json
-from dither.schema.native import Column, Layout
 from dither.schema.rule_tables import broken
 from dither.schema.rules import Determines, Impossible, Order, Sum
-from dither.schema.table import decode, encode, plain_layout
+from dither.schema.table import Column, Layout, decode, encode, plain_layout
 
 RNG = np.random.default_rng
 ATTRIBUTES = (

@@ -42,12 +42,12 @@ def test_they_change_no_fingerprint_and_survive_a_file(tmp_path: Path) -> None:
     assert schema != bare
     (tmp_path / "schema.json").write_text(json.dumps(schema.file_json()))
     assert load_schema(tmp_path / "schema.json") == schema
-    assert schema["often"].spoken == ("never", "2", "<often>", "(missing)")
-    assert schema["member"].spoken == ("No", "Yes")
+    assert schema["often"].captions == ("never", "2", "<often>")
+    assert schema["member"].captions == ("No", "Yes")
     assert schema["often"].labels == bare["often"].labels == ("1", "2", "3", "(missing)"), (
         "tables have the values"
     )
-    assert told(often={"labels": ["a", "b", "c", "no answer"]})["often"].spoken[-1] == "no answer"
+    assert told(often={"labels": ["a", "b", "c", "no answer"]})["often"].captions[-1] == "no answer"
 
 
 def test_a_file_of_before_keeps_its_fingerprint() -> None:

@@ -14,7 +14,7 @@ import dither
 from dither.client import code_of
 from dither.errors import SchemaError, TableError
 from dither.schema import Attribute, Schema, attribute_from_json
-from dither.schema.calendar import day_number, period_edges
+from dither.schema.attribute import day_number, period_edges
 from dither.schema.table import decode, encode, plain_layout
 
 RNG = np.random.default_rng

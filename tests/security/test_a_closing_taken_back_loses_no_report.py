@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
+from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant
-from dither.client.fleet import SimulatedFleet, fetch_announcement, submit_round
 from dither.collector.campaigns import Campaigns
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore

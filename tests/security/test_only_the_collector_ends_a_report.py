@@ -17,10 +17,10 @@ from tests.client.small_collector import (
     stored,
 )
 
+from dither.cli.submit import SimulatedFleet, submit_round
 from dither.client import Answer, Device, Participant
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
-from dither.client.fleet import SimulatedFleet, submit_round
 from dither.client.participant import MAX_SLEEP
 from dither.collector.problems import PROBLEMS
 from dither.collector.store import Outcome

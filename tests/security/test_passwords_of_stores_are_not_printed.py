@@ -22,8 +22,8 @@ from dither import cli
         ("postgresql://u:SECRET@127.0.0.1/db?colour=SECRET", "'colour'", 2),
         ("postgresql://u:SECRET@127.0.0.1/db?autocommit=1", "'autocommit'", 2),
         ("postgresql://u:my@SECRET@127.0.0.1/db", "%40", 2),
-        ("postgresql://u:SECRET@127.0.0.1:{port}/db", "away", 1),
-        ("postgres://u@127.0.0.1:{port}/db?password=SECRET", "away", 1),
+        ("postgresql://u:SECRET@127.0.0.1:{port}/db", "unavailable", 1),
+        ("postgres://u@127.0.0.1:{port}/db?password=SECRET", "unavailable", 1),
     ],
 )
 def test_one_line_without_the_password(

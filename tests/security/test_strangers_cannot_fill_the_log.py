@@ -71,7 +71,7 @@ def test_requests_in_a_row_and_then_a_reset_log_nothing(
 
 BROKEN = """
 from dither.collector import app
-from dither.collector.edge import Edge
+from dither.collector.connections import Edge
 
 async def broken(request):
     raise KeyError("a defect of ours")

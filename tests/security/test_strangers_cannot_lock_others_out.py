@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from collector_harness import KEY, REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
-from dither.collector import edge, problems
+from dither.collector import connections, problems
 from dither.collector.connections import BACKLOG, MAX_CONNECTIONS, RESERVE, room_for_connections
 from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError
@@ -262,7 +262,7 @@ def test_the_second_request_of_a_connection_has_no_longer_than_the_first(start: 
 def test_a_body_that_drips_is_bounded_as_a_whole(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
     server = start(drain_seconds=0.2)
     campaign = Caller(server.url).create()
     with connect(server) as peer:
@@ -477,7 +477,7 @@ def test_when_requests_under_way_take_every_place_the_next_is_told_at_once(
 def test_bodies_of_all_requests_together_have_a_limit(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edge, "BODIES_BYTES", 1_500_000)
+    monkeypatch.setattr(connections, "BODIES_BYTES", 1_500_000)
     server = start()
     caller = Caller(server.url)
     campaign = caller.create()

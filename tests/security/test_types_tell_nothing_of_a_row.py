@@ -19,8 +19,7 @@ import pytest
 import dither
 from dither.central.curator import central_release
 from dither.schema import Attribute, Schema, numeric
-from dither.schema.native import schema_type
-from dither.schema.table import encode
+from dither.schema.table import encode, schema_type
 
 SCHEMA = Schema(
     (

@@ -21,11 +21,26 @@ from dither.mechanisms import PackedReports
 from dither.reports import Plan, question
 from dither.reports.plan import check_payload
 from dither.schema import Attribute, Schema
-from dither.tally import CountTally, PatternTally, RoundTally, check_tally, tally_from_bytes, zero
-from dither.tally import exports as exports_module
+from dither.tally import (
+    CountTally,
+    PatternTally,
+    RoundTally,
+    check_tally,
+    counting,
+    tally_from_bytes,
+    zero,
+)
 from dither.tally.archive import pack, unpack
-from dither.tally.counting import COLUMNS, add_digests, count_all, count_table, digest_of
-from dither.tally.exports import begin_export, find_reports, read_reports
+from dither.tally.counting import (
+    COLUMNS,
+    add_digests,
+    begin_export,
+    count_all,
+    count_table,
+    digest_of,
+    find_reports,
+    read_reports,
+)
 
 SCHEMA = Schema(
     (
@@ -151,7 +166,7 @@ def test_an_export_repeated_while_reports_come_in_holds_each_once(
 ) -> None:
     plan = PLANS[kind]
     rows = sorted(reports(plan, 300))
-    monkeypatch.setattr(exports_module, "BUFFER", 40)
+    monkeypatch.setattr(counting, "BUFFER", 40)
     written = []
     for share in (0.0, 0.3, 0.3, 0.8, 1.0):
         so_far = [row for i, row in enumerate(rows) if i * 7919 % 300 < 300 * share]
@@ -271,7 +286,7 @@ def test_two_exports_to_one_folder_at_once_both_end_well(
         write(*given, **more)
         second.flush()
 
-    monkeypatch.setattr(exports_module.pq, "write_table", interrupted)
+    monkeypatch.setattr(counting.pq, "write_table", interrupted)
     monkeypatch.setattr(second, "flush", lambda: (monkeypatch.undo(), type(second).flush(second)))
     first.flush()
     counted = count_all(plan, read_reports(find_reports([str(tmp_path)], plan)), 50)
@@ -281,7 +296,7 @@ def test_two_exports_to_one_folder_at_once_both_end_well(
 
 def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="nosuch://"):
-        exports_module.place_of("nosuch://bucket/reports")
+        counting.place_of("nosuch://bucket/reports")
 
 
 def test_an_export_to_an_fsspec_address_comes_back() -> None:

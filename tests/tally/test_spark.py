@@ -188,7 +188,7 @@ def test_reports_of_which_none_fits_the_plan_are_an_input_error(
         str(tmp_path / "out"),
     ]
     assert run([*asked, *where]) == 2
-    assert "none of the 3 reports can have been sent under this plan" in capsys.readouterr().err
+    assert "none of the 3 reports is valid under this plan" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

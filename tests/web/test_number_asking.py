@@ -124,6 +124,6 @@ def test_a_mean_has_nothing_more_to_ask(numbers: Numbers) -> None:
     assert f"{below}/ask" not in numbers.visitor.get(below).text
     assert numbers.visitor.get(f"{below}/ask").headers["location"] == below
     told = numbers.visitor.get(f"{below}/download").text
-    assert "collected_mean" in told
+    assert "release.mean()" in told
     assert "release.answer" not in told
     assert "figure=mean" in told

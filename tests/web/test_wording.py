@@ -7,9 +7,9 @@ import threading
 import pytest
 from collector_harness import until
 
-from dither.collector.pages import planning
-from dither.collector.pages.planning import Planner, outlook_chart
-from dither.collector.pages.wording import answers, spoken_schema
+from dither.collector.pages import new_campaign
+from dither.collector.pages.new_campaign import Planner, outlook_chart
+from dither.collector.pages.progress import answers, spoken_schema
 from dither.errors import DitherError
 from dither.schema import Attribute, Schema, schema_from_json
 
@@ -38,16 +38,16 @@ def test_answers_in_plain_words(entry: dict[str, object], expected: list[str]) -
 
 def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    real = planning._outlook
+    real = new_campaign._outlook
 
-    def slow(schema: Schema, participants: int, epsilon: float) -> planning.Outlook:
+    def slow(schema: Schema, participants: int, epsilon: float) -> new_campaign._Outlook:
         begun.set()
         assert go_on.wait(60)
         return real(schema, participants, epsilon)
 
-    monkeypatch.setattr(planning, "_outlook", slow)
+    monkeypatch.setattr(new_campaign, "_outlook", slow)
     planner = Planner()
-    found: dict[int, planning.Outlook | None] = {}
+    found: dict[int, new_campaign._Outlook | None] = {}
 
     def ask(people: int) -> threading.Thread:
         thread = threading.Thread(

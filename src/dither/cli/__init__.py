@@ -23,9 +23,9 @@ ABOUT = (
     "from reports to tables."
 )
 # Set by the scripts of `dither --install-completion`.
-COMPLETION = "_DITHER_COMPLETE"
+_COMPLETION = "_DITHER_COMPLETE"
 # Typer's exit status after Ctrl-C.
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 # Verb -> module of this package and function in it, summary in `dither --help`.
 VERBS: dict[str, tuple[str, str]] = {
@@ -118,7 +118,7 @@ def _with_brackets(group: Any) -> Any:
 
 def _completing() -> bool:
     """Whether a shell asks for completions."""
-    return COMPLETION in os.environ
+    return _COMPLETION in os.environ
 
 
 def _words(arguments: list[str]) -> list[str]:
@@ -130,7 +130,7 @@ def _words(arguments: list[str]) -> list[str]:
 
 
 def _nothing() -> None:
-    """Stands in for a command whose module is not loaded."""
+    """A command whose module is not loaded yet."""
 
 
 def run(arguments: list[str]) -> int:
@@ -160,7 +160,7 @@ def run(arguments: list[str]) -> int:
         path = error.ctx.command_path if error.ctx is not None else "dither"
         return _complain(f"{' '.join(message.split())} (see '{path} --help')", 2)
     except (typer.Abort, KeyboardInterrupt):
-        result = INTERRUPTED
+        result = _INTERRUPTED
     except InputError as error:
         return _complain(_with_flags(str(error), verb), 2)
     except DitherError as error:
@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> int:
         return _complain(f"{error.strerror or error}{place}", 1)
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 1
-    if result == INTERRUPTED:
+    if result == _INTERRUPTED:
         return _complain("interrupted; nothing was half-written", 1)
     return result if isinstance(result, int) else 0
 

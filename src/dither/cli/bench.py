@@ -21,7 +21,7 @@ from dither.plugins import Plugin, plugin, plugins, usable
 ROOT = Path(dither.__file__).resolve().parents[2]
 
 
-def names() -> list[str]:
+def _names() -> list[str]:
     """The benchmarks in the folder `benchmarks` of a clone; none in an installed package."""
     folder = ROOT / "benchmarks"
     if not (folder / "__init__.py").is_file():
@@ -68,7 +68,7 @@ def bench(
 
     Examples: dither bench list; dither bench mixture --quick; dither bench ./mine.py
     """
-    known = names()
+    known = _names()
     if name == "list":
         _list(known)
         return

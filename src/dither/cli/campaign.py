@@ -18,6 +18,7 @@ import typer
 
 from dither.cli.campaign_create import check_new_file, create, issue_tokens
 from dither.cli.options import (
+    COUNTED_SUFFIX,
     KEY_FILE,
     URL,
     AsJson,
@@ -30,7 +31,6 @@ from dither.cli.options import (
     Url,
     print_warnings,
 )
-from dither.cli.tally import BESIDE
 from dither.errors import InputError, ParameterError
 from dither.notice import shown_epsilon
 from dither.progress import progress_bar
@@ -38,11 +38,10 @@ from dither.release import Release, check_target, load_release
 from dither.release.call import check_replicates
 from dither.release.number import CONSUMERS, file_names
 from dither.reports import plan_from_json
-from dither.schema.calendar import shown_instant
+from dither.schema.attribute import shown_instant
 from dither.schema.files import write_atomically
 from dither.tally.archive import pack
-from dither.tally.counting import COLUMNS
-from dither.tally.exports import begin_export
+from dither.tally.counting import COLUMNS, begin_export
 from dither.types import JsonObject
 
 app = typer.Typer(
@@ -152,7 +151,7 @@ def finalise(
     with tempfile.TemporaryDirectory() as scratch:
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as held:
-                # extractall never writes outside the folder, whatever the archive's names.
+                # extractall never writes outside the folder, for any names in the archive.
                 held.extractall(scratch)
         except zipfile.BadZipFile:
             raise InputError(
@@ -329,7 +328,7 @@ def _page(operator: Operator, path: str, after: str) -> pa.Table:
 
 def _read_counted(tally: Path) -> bytes:
     """A tally and the record of the reports it counts, packed for the collector."""
-    beside = tally.with_name(tally.name + BESIDE)
+    beside = tally.with_name(tally.name + COUNTED_SUFFIX)
     try:
         data, record = tally.read_bytes(), json.loads(beside.read_text(encoding="ascii"))
         counted = {"reports": int(record["reports"]), "digest": str(record["digest"])}

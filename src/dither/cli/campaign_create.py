@@ -35,16 +35,16 @@ from dither.schema.files import write_atomically
 from dither.types import JsonObject
 
 # A campaign about one number has no holdout: its errors are known from the mechanism.
-DEFAULT_HOLDOUT = 0.05
-DEFAULT_NUMBER_METHOD = "chp"
+_DEFAULT_HOLDOUT = 0.05
+_DEFAULT_NUMBER_METHOD = "chp"
 Outside = Literal["clip", "random"]
 # Limit of a file of consumers; a request to the collector has the same.
 _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked: the attributes of a schema file, or one number and its consumers."""
+class _Question:
+    """The questions: the attributes of a schema file, or one number and its consumers."""
 
     schema: Path | None
     number: str | None
@@ -82,12 +82,12 @@ def _question(
             help="numbers outside the range: count as the nearer end, or answer at random"
         ),
     ] = "clip",
-) -> Question:
-    return Question(schema, number, low, high, bins, edges or [], consumers, outside)
+) -> _Question:
+    return _Question(schema, number, low, high, bins, edges or [], consumers, outside)
 
 
 @dataclass(frozen=True)
-class MethodOptions:
+class _MethodOptions:
     """How the answers are collected and fitted."""
 
     method: str | None
@@ -101,7 +101,7 @@ def _method(
         str | None,
         typer.Option(
             help="see 'dither methods' [default: the default method; "
-            f"{DEFAULT_NUMBER_METHOD} for one number]"
+            f"{_DEFAULT_NUMBER_METHOD} for one number]"
         ),
     ] = None,
     seed: Annotated[
@@ -112,15 +112,15 @@ def _method(
         float | None,
         typer.Option(
             help="share of the participants kept from the fit, for an error estimate without the "
-            f"truth [default: {DEFAULT_HOLDOUT}; 0 for one number]"
+            f"truth [default: {_DEFAULT_HOLDOUT}; 0 for one number]"
         ),
     ] = None,
-) -> MethodOptions:
-    return MethodOptions(method, seed, read_settings(settings), holdout)
+) -> _MethodOptions:
+    return _MethodOptions(method, seed, read_settings(settings), holdout)
 
 
 @dataclass(frozen=True)
-class Texts:
+class _Texts:
     """What operators and participants read about the campaign."""
 
     name: str
@@ -145,12 +145,12 @@ def _texts(
         str, typer.Option(help="why people are asked and how the answers are used, in plain words")
     ] = "",
     contact: Annotated[str, typer.Option(help="contact for participants: a name, an address")] = "",
-) -> Texts:
-    return Texts(name, title, purpose, epsilon_reason, contact)
+) -> _Texts:
+    return _Texts(name, title, purpose, epsilon_reason, contact)
 
 
 @dataclass(frozen=True)
-class Schedule:
+class _Schedule:
     """When the campaign opens and closes."""
 
     closes: str | None
@@ -167,12 +167,12 @@ def _schedule(
         int | None, typer.Option(min=1, help="close after this many reports")
     ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
-) -> Schedule:
-    return Schedule(closes, closes_at_reports, draft)
+) -> _Schedule:
+    return _Schedule(closes, closes_at_reports, draft)
 
 
 @dataclass(frozen=True)
-class Access:
+class _Access:
     """Who may take part, and how participants are assigned to rounds."""
 
     listed: bool
@@ -199,12 +199,12 @@ def _access(
             "'token': each token belongs to one round [default: arrival]"
         ),
     ] = None,
-) -> Access:
+) -> _Access:
     if bool(tokens) != (tokens_file is not None):
         raise ParameterError("--tokens and --tokens-file go together", where="--tokens")
     if tokens_file is not None:
         check_new_file(tokens_file, "--tokens-file")
-    return Access(listed, tokens, tokens_file, assignment)
+    return _Access(listed, tokens, tokens_file, assignment)
 
 
 @takes(question=_question, method=_method, texts=_texts, schedule=_schedule, access=_access)
@@ -214,11 +214,11 @@ def create(
         typer.Option(help="guarantee of one participant's whole record over the whole campaign"),
     ],
     participants: Annotated[int, typer.Option(help="expected number of participants")],
-    question: Question,
-    method: MethodOptions,
-    texts: Texts,
-    schedule: Schedule,
-    access: Access,
+    question: _Question,
+    method: _MethodOptions,
+    texts: _Texts,
+    schedule: _Schedule,
+    access: _Access,
     url: Url = URL,
     key_file: KeyFile = KEY_FILE,
     as_json: AsJson = False,
@@ -232,7 +232,7 @@ def create(
     body = _asked(question, method.method)
     holdout = method.holdout
     if holdout is None:
-        holdout = 0.0 if body.get("method") in HISTOGRAMS | MEANS else DEFAULT_HOLDOUT
+        holdout = 0.0 if body.get("method") in HISTOGRAMS | MEANS else _DEFAULT_HOLDOUT
     body |= {
         "epsilon": epsilon,
         "participants": participants,
@@ -287,7 +287,7 @@ def issue_tokens(operator: Operator, campaign: str, count: int, path: Path) -> N
     )
 
 
-def _asked(question: Question, wanted: str | None) -> JsonObject:
+def _asked(question: _Question, wanted: str | None) -> JsonObject:
     """Schema, method and consumers of the request."""
     if (question.schema is None) == (question.number is None):
         raise ParameterError(
@@ -314,7 +314,7 @@ def _asked(question: Question, wanted: str | None) -> JsonObject:
     return asked
 
 
-def _asked_number(question: Question, wanted: str | None) -> JsonObject:
+def _asked_number(question: _Question, wanted: str | None) -> JsonObject:
     """Schema, method and consumers of a campaign about one number."""
     name = question.number
     if name is None or not name.strip():
@@ -326,7 +326,7 @@ def _asked_number(question: Question, wanted: str | None) -> JsonObject:
             "--histogram needs the public range: give --low and --high", where="--low"
         )
     low, high = check_range(question.low, question.high)
-    chosen = wanted or DEFAULT_NUMBER_METHOD
+    chosen = wanted or _DEFAULT_NUMBER_METHOD
     if chosen not in HISTOGRAMS | MEANS:
         raise ParameterError(
             f"--method {chosen} is not for one number; "
@@ -354,7 +354,7 @@ def _with_clipping(schema: Schema, outside: Outside) -> Schema:
     return Schema(tuple(replace(attribute, clip=outside == "clip") for attribute in schema))
 
 
-def _consumers(question: Question, overview: Sequence[int]) -> list[Any]:
+def _consumers(question: _Question, overview: Sequence[int]) -> list[Any]:
     """The consumers of the options, else the method's overview."""
     consumers: list[Any] = list(read_bins(question.bins, list(question.edges)))
     if question.consumers is not None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from dither.types import JsonObject
 
 Result = TypeVar("Result")
+# Suffix of the file that says which reports a tally counts.
+COUNTED_SUFFIX = ".counted.json"
 
 Table = Annotated[
     str,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dither.errors import InputError
+
+# Modules of the extra 'server'. Not all are imported when the collector starts.
+_NEEDED = ("fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
 
 
 def serve(
@@ -56,35 +60,28 @@ def serve(
 
     Examples: dither serve --store collector.db; dither serve --store postgresql://dither@/dither --workers 4
     """
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import segno  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "the collector needs the extra 'server': pip install 'dither[server]'"
-        ) from None
-    from dither.collector.pages import add_pages
-    from dither.collector.serving import admin_key, check_public_url, listen
-    from dither.collector.serving import serve as run
-    from dither.collector.workers import serve_workers
+    if any(find_spec(module) is None for module in _NEEDED):
+        raise InputError("the collector needs the extra 'server': pip install 'dither[server]'")
+    from dither.collector import pages, serving
 
     if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
         raise InputError(
             f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process",
             where="--workers",
         )
-    address = check_public_url(public_url)
-    sockets = listen(host, port)  # first, so that a port in use leaves no files
+    address = serving.check_public_url(public_url)
+    sockets = serving.listen(host, port)  # first, so that a port in use leaves no files
     try:
-        key = admin_key(key_file)
+        key = serving.admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
         if workers == 1:
-            run(store, key, sockets, queue, connections, pages=add_pages, public_url=address)
+            serving.serve(
+                store, key, sockets, queue, connections, pages=pages.add_pages, public_url=address
+            )
         else:
-            serve_workers(workers, store, key, sockets, queue, connections, add_pages, address)
+            serving.serve_workers(
+                workers, store, key, sockets, queue, connections, pages.add_pages, address
+            )
     finally:
         for listening in sockets:
             listening.close()

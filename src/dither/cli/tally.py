@@ -10,15 +10,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from dither.cli.options import AsJson
+from dither.cli.options import COUNTED_SUFFIX, AsJson
 from dither.errors import InputError, ReportError
 from dither.reports import Plan, plan_from_json
 from dither.schema.files import write_atomically
-from dither.tally.counting import Counted, count_all, digest_hex
-from dither.tally.exports import find_reports, read_reports
-
-# Suffix of the file that says which reports a tally counts.
-BESIDE = ".counted.json"
+from dither.tally.counting import Counted, count_all, digest_hex, find_reports, read_reports
 
 
 def tally(
@@ -58,7 +54,7 @@ def tally(
     sha256 = hashlib.sha256(data).hexdigest()
     record = {"reports": counted.reports, "digest": digest_hex(counted.digest), "sha256": sha256}
     write_atomically(output, lambda temporary: temporary.write_bytes(data))
-    beside = output.with_name(output.name + BESIDE)
+    beside = output.with_name(output.name + COUNTED_SUFFIX)
     write_atomically(
         beside, lambda temporary: temporary.write_text(json.dumps(record) + "\n", encoding="ascii")
     )

@@ -23,9 +23,9 @@ from dither.reports import limits
 from dither.reports.codec import document
 
 REPORTS_TYPE = "application/vnd.dither.reports"
-TIMEOUT = 30.0  # for one step, such as connecting or a single read
+_TIMEOUT = 30.0  # for one step, such as connecting or a single read
 # Seconds for a whole request, even if the server sends its answer slowly.
-REQUEST_SECONDS = 60.0
+_REQUEST_SECONDS = 60.0
 _CHUNK_HEAD = re.compile(rb"([0-9a-fA-F]{1,8})(;[^\r\n]*)?\r?\n")
 
 
@@ -73,7 +73,7 @@ class Connection:
     """
 
     def __init__(
-        self, address: str, timeout: float = TIMEOUT, seconds: float = REQUEST_SECONDS
+        self, address: str, timeout: float = _TIMEOUT, seconds: float = _REQUEST_SECONDS
     ) -> None:
         self._seconds = seconds
         parts = urlsplit(address)
@@ -107,7 +107,12 @@ class Connection:
     ) -> Answer:
         """Send one request; after any failure the next one opens a new connection.
 
-        At most `most` + 1 bytes of the answer are read.
+        Args:
+            method: The HTTP method.
+            path: The path below the server's address.
+            body: The body, by default of the media type of reports; None for none.
+            headers: Further headers.
+            most: At most this many bytes of the answer, plus one, are read; None for all.
 
         Raises:
             Unreachable: No complete answer came in time.

@@ -15,13 +15,20 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dither.collector.keys import Keys, Principal, hash_of
+from dither.collector.keys import (
+    SESSION_SECONDS,
+    Credential,
+    Keys,
+    Principal,
+    Session,
+    Sessions,
+    hash_of,
+)
 from dither.collector.problems import Problem
-from dither.collector.sessions import SESSION_SECONDS, Credential, Session, Sessions
 
 _READS = ("GET", "HEAD", "OPTIONS")
 _COOKIE = "dither-session"
-CSRF_HEADER = "x-dither-csrf"
+_CSRF_HEADER = "x-dither-csrf"
 
 
 class _Guarded(Protocol):
@@ -70,9 +77,9 @@ class Access:
         if session is None:
             return None
         if request.method not in _READS and not session.allows(
-            request.headers.get(CSRF_HEADER, "")
+            request.headers.get(_CSRF_HEADER, "")
         ):
-            raise Problem("forbidden", f"send the session's token in the header {CSRF_HEADER}")
+            raise Problem("forbidden", f"send the session's token in the header {_CSRF_HEADER}")
         return session.principal
 
     async def session(self, request: Request) -> Session | None:

@@ -25,8 +25,7 @@ from dither.collector.access import Access, Who, credential_of
 from dither.collector.audit import MAX_ENTRIES, AuditEntry, acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.connections import TAKE_OVER
-from dither.collector.edge import TALLY_BYTES, read_body
+from dither.collector.connections import TAKE_OVER, TALLY_BYTES, read_body
 from dither.collector.keys import KeyRecord
 from dither.collector.live import Progress, TakeOver
 from dither.collector.problems import DOCUMENTED, Problem
@@ -39,9 +38,9 @@ from dither.types import JsonObject
 
 ZIP = "application/zip"
 PARQUET = "application/vnd.apache.parquet"
-ARCHIVE = "application/octet-stream"
-EVENTS = "text/event-stream"
-MAX_PAGE = 1 << 18  # reports of one page
+_ARCHIVE = "application/octet-stream"
+_EVENTS = "text/event-stream"
+_MAX_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
 # Proxies must not buffer events. The connection ends with the stream.
 _EVENT_HEADERS = {"x-accel-buffering": "no", "connection": "close"}
@@ -182,23 +181,23 @@ async def _read_archive(request: Request) -> bytes:
     return await read_body(request, TALLY_BYTES)
 
 
-RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # int would accept many spellings
-IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
-ReportPageSize = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-Body = Annotated[dict[str, object], Depends(_read_json)]
+_RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # int would accept many spellings
+_IdOrNothing = Annotated[str | None, Query(pattern="^([0-9a-f]{2}){0,32}$")]
+_ReportPageSize = Annotated[int, Query(ge=1, le=_MAX_PAGE)]
+_Body = Annotated[dict[str, object], Depends(_read_json)]
 Counted = Annotated[bytes, Depends(_read_archive)]
-EntryNumber = Annotated[int | None, Query(ge=1, lt=2**31)]
+_EntryNumber = Annotated[int | None, Query(ge=1, lt=2**31)]
 CampaignId = Annotated[str | None, Query(pattern="^[0-9a-f]{2,64}$")]
-EntryPageSize = Annotated[int, Query(ge=1, le=MAX_ENTRIES)]
+_EntryPageSize = Annotated[int, Query(ge=1, le=MAX_ENTRIES)]
 _TAKES_TALLY: JsonObject = {
     "requestBody": {
         "required": True,
-        "content": {ARCHIVE: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {_ARCHIVE: {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 
 
-def takes(kind: type) -> JsonObject:
+def _takes(kind: type) -> JsonObject:
     """Describe the body of an endpoint, which reads it as this type in its own thread."""
     schema = TypeAdapter(kind).json_schema()
     required = bool(schema.get("required"))  # an empty body is read as an empty object
@@ -229,8 +228,8 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             await collector.refresh_and_wait()
         return {"campaigns": [_summary(campaigns.get(i)) for i in campaigns.ids()]}
 
-    @routes.post("", status_code=201, openapi_extra=takes(NewCampaign))
-    def create(body: Body, who: Who) -> Status:
+    @routes.post("", status_code=201, openapi_extra=_takes(NewCampaign))
+    def create(body: _Body, who: Who) -> Status:
         """Create a campaign and open its first round, unless it is a draft."""
         with acting(who.name, "create"):
             return _status(collector, campaigns.create(body))
@@ -253,8 +252,8 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "open"):
             return _status(collector, campaigns.open(campaign))
 
-    @routes.post("/{campaign}/close-round", openapi_extra=takes(RoundToClose))
-    def close_round(campaign: str, body: Body, who: Who) -> Status:
+    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
+    def close_round(campaign: str, body: _Body, who: Who) -> Status:
         """Close a round, take its tally and open the next one. Safe to repeat."""
         asked = read(RoundToClose, body)
         with acting(who.name, "close-round"):
@@ -262,7 +261,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             return _status(collector, live)
 
     @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
-    def close_with(campaign: str, number: RoundNumber, body: Counted, who: Who) -> Status:
+    def close_with(campaign: str, number: _RoundNumber, body: Counted, who: Who) -> Status:
         """Close a round with a tally counted elsewhere, if it counts exactly the stored reports.
 
         Safe to repeat.
@@ -271,8 +270,8 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "close-round-with-tally"):
             return _status(collector, campaigns.close_round(campaign, int(number), counted))
 
-    @routes.post("/{campaign}/finalise", openapi_extra=takes(FinaliseRequest))
-    def finalise(campaign: str, body: Body, who: Who) -> Status:
+    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
+    def finalise(campaign: str, body: _Body, who: Who) -> Status:
         """Fit the model and make the release. Safe to repeat."""
         asked = read(FinaliseRequest, body)
         with acting(who.name, "finalise"):
@@ -289,9 +288,9 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
         "/{campaign}/tokens",
         status_code=201,
         response_model=IssuedTokens,
-        openapi_extra=takes(TokensToIssue),
+        openapi_extra=_takes(TokensToIssue),
     )
-    def tokens(campaign: str, body: Body, who: Who) -> Response:
+    def tokens(campaign: str, body: _Body, who: Who) -> Response:
         """Issue participation tokens, shown only in this response."""
         asked = read(TokensToIssue, body)
         with acting(who.name, "issue-tokens"):
@@ -320,9 +319,9 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
     )
     def reports(
         campaign: str,
-        number: RoundNumber,
-        after: IdOrNothing = None,
-        most: ReportPageSize = MAX_PAGE,
+        number: _RoundNumber,
+        after: _IdOrNothing = None,
+        most: _ReportPageSize = _MAX_PAGE,
     ) -> Response:
         """Download the raw reports of a round as a Parquet file in the order of their ids.
 
@@ -354,7 +353,7 @@ def progress_routes(collector: Collector, access: Access) -> APIRouter:
         await collector.find(campaign)
         return await collector.live.now(campaign)
 
-    @routes.get("/events", response_class=Response, responses=sends(EVENTS, "Server-sent events"))
+    @routes.get("/events", response_class=Response, responses=sends(_EVENTS, "Server-sent events"))
     async def events(request: Request, campaign: str) -> Response:
         """Follow the progress as server-sent events, one for each change.
 
@@ -382,8 +381,8 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
         """List all keys, including revoked ones: name, role, and the days of both events."""
         return {"keys": keys.listed()}
 
-    @routes.post("/v1/admin/keys", status_code=201, openapi_extra=takes(NewKey))
-    def create(body: Body, who: Who) -> CreatedKey:
+    @routes.post("/v1/admin/keys", status_code=201, openapi_extra=_takes(NewKey))
+    def create(body: _Body, who: Who) -> CreatedKey:
         """Create a key; only this response shows it."""
         asked = read(NewKey, body)
         with acting(who.name, "create-key"):
@@ -398,7 +397,7 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
 
     @routes.get("/v1/audit")
     def audit(
-        campaign: CampaignId = None, before: EntryNumber = None, most: EntryPageSize = 100
+        campaign: CampaignId = None, before: _EntryNumber = None, most: _EntryPageSize = 100
     ) -> dict[str, list[AuditEntry]]:
         """Read what operators did, the latest first; `before` is the last number of a page."""
         return {"entries": collector.store.audit.entries(campaign, before, most)}
@@ -443,7 +442,7 @@ class FileAnswer(StreamingResponse):
 class _EventStream(Response):
     """A response whose body `follow` writes to the connection directly."""
 
-    media_type = EVENTS
+    media_type = _EVENTS
 
     def __init__(self, follow: Callable[[TakeOver], None]) -> None:
         super().__init__(headers=_EVENT_HEADERS)

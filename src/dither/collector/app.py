@@ -23,7 +23,7 @@ import dither
 from dither.collector.access import Access
 from dither.collector.admin import admin_routes, operator_routes, progress_routes
 from dither.collector.collector import Collector
-from dither.collector.edge import Edge, read_body
+from dither.collector.connections import Edge, read_body
 from dither.collector.problems import (
     DOCUMENTED,
     Problem,

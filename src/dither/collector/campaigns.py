@@ -55,7 +55,7 @@ from dither.tally import RoundTally, check_tally, tally_from_bytes
 from dither.tally.archive import decoding, unpack
 
 log = logging.getLogger("dither.collector")
-MAX_TOKENS = 1_000_000  # in one request
+_MAX_TOKENS = 1_000_000  # in one request
 TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for at most one block
 
 
@@ -289,17 +289,8 @@ class Campaigns:
     def _begin_closing(self, live: Live, hold: bool) -> Live:
         """Stop taking reports in the current round."""
         stored = live.stored
-        closing = Move(
-            stored.id,
-            stored.state,
-            stored.round,
-            State.CLOSING,
-            stored.round,
-            round_state="closing",
-            moves=stored.moves,
-            held=hold,
-        )
-        moved = self._store.move(closing)
+        closing = _step(stored, State.CLOSING, "closing")
+        moved = self._store.move(replace(closing, held=hold))
         live = self.refresh(stored.id)
         # A full round stops its intake without waiting for its turn: continue from there.
         is_closing = (live.stored.state, live.stored.round) == (State.CLOSING, stored.round)
@@ -320,10 +311,7 @@ class Campaigns:
         try:
             stored = self.get(campaign).stored
             if (stored.state, stored.round) == (State.OPEN, number):
-                closing = Move(
-                    campaign, State.OPEN, number, State.CLOSING, number, round_state="closing"
-                )
-                self._store.move(replace(closing, moves=stored.moves))
+                self._store.move(_step(stored, State.CLOSING, "closing"))
                 self.refresh(campaign)
         finally:
             lock.release()
@@ -366,8 +354,8 @@ class Campaigns:
             release = make_release(
                 restore(live.stored.machine), people, live.spec, rows, campaign, days
             )
-            made = Move(campaign, state, last, State.FINALISED, last, release=zip_release(release))
-            self._move(replace(made, moves=live.stored.moves))
+            made = _step(live.stored, State.FINALISED)
+            self._move(replace(made, release=zip_release(release)))
             return self.refresh(campaign)
 
     def delete(self, campaign: str) -> None:
@@ -409,7 +397,7 @@ class Campaigns:
         """
         if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everyone; it needs no tokens")
-        check_whole("count", count, 1, MAX_TOKENS)
+        check_whole("count", count, 1, _MAX_TOKENS)
         tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
         # Sorted as a whole, so that no block shows which tokens were issued together.
         hashes = _in_order([token_hash(t) for t in tokens])
@@ -447,17 +435,8 @@ class Campaigns:
             self._reopen(stored)
             self.refresh(stored.id)
             raise
-        closed = Move(
-            stored.id,
-            stored.state,
-            number,
-            State.COLLECTED,
-            number,
-            round_state="closed",
-            machine=machine.state(),
-            tally=tally.to_bytes(),
-            moves=stored.moves,
-        )
+        closed = _step(stored, State.COLLECTED, "closed")
+        closed = replace(closed, machine=machine.state(), tally=tally.to_bytes())
         if opened is not None:
             closed = replace(closed, to_state=State.OPEN, to_round=number + 1, opened=opened)
         self._move(closed)
@@ -479,14 +458,10 @@ class Campaigns:
     def _open_draft(self, live: Live) -> None:
         stored, first = live.stored, live.rounds[0]
         closes = round_closes(live.spec, live.plans[0], first.start, self._clock())
-        opened = Move(stored.id, State.DRAFT, 0, State.OPEN, 0, round_state="open", closes=closes)
-        self._move(replace(opened, moves=stored.moves))
+        self._move(replace(_step(stored, State.OPEN, "open"), closes=closes))
 
     def _reopen(self, stored: StoredCampaign) -> None:
-        opened = Move(
-            stored.id, stored.state, stored.round, State.OPEN, stored.round, round_state="open"
-        )
-        self._move(replace(opened, moves=stored.moves))
+        self._move(_step(stored, State.OPEN, "open"))
 
     def _move(self, move: Move) -> None:
         if not self._store.move(move):
@@ -512,6 +487,12 @@ class Campaigns:
         if stored.state is State.OPEN:
             current = open_round(stored, spec, rounds[stored.round])
         return Live(stored, spec, rounds, current, announcement(stored, spec, current))
+
+
+def _step(stored: StoredCampaign, to_state: State, round_state: str | None = None) -> Move:
+    """Return a transition of the campaign as it is now that stays in its round."""
+    at = stored.round
+    return Move(stored.id, stored.state, at, to_state, at, round_state, moves=stored.moves)
 
 
 def _moved(campaign: str) -> StateError:

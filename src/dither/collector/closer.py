@@ -6,9 +6,9 @@ Nothing here would be lost by a restart: counts and times are in the store. A ro
 the method cannot use yet (there are too few answers) opens again and is retried when more
 reports have come.
 
-A round that is full stops taking reports after those that already wait to be written, and
-before any later one. The senders of the waiting reports have drawn their noise, so these
-reports are counted. A round never closes with fewer reports than its number.
+A round that is full takes the reports that already wait to be written, and no later one.
+The senders of the waiting reports have drawn their noise, so these reports are counted. A
+round never closes with fewer reports than its number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dither.errors import DitherError, TooFewAnswers
 
 log = logging.getLogger("dither.collector")
 RETRY_SECONDS = 30.0  # after a closing that failed
-COUNT_SECONDS = 1.0  # between two counts of a round that other collectors fill too
+_COUNT_SECONDS = 1.0  # between two counts of a round that other collectors fill too
 # A count that took t seconds is repeated after this many times t at the earliest, so that
 # counting takes at most 5 % of the database.
 _COUNT_COST = 20
@@ -114,7 +114,7 @@ class Closer:
         except DitherError:  # the store failed just after a commit; `close_due` counts
             self.due.set()
             return
-        made = _Count(counted, next_count=self._monotonic() + COUNT_SECONDS)
+        made = _Count(counted, next_count=self._monotonic() + _COUNT_SECONDS)
         with self._guard:
             count = self._counts.setdefault(key, made)
         if count.counted >= wanted:
@@ -199,7 +199,7 @@ class Closer:
         ended = self._monotonic()
         with self._guard:
             count.counted = counted
-            count.next_count = ended + max(COUNT_SECONDS, _COUNT_COST * (ended - begun))
+            count.next_count = ended + max(_COUNT_SECONDS, _COUNT_COST * (ended - begun))
         return counted >= wanted
 
     def _close(self, key: _Key) -> bool:

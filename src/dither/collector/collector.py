@@ -15,14 +15,13 @@ from typing import TypeVar
 
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
-from dither.collector.keys import Keys
+from dither.collector.keys import Keys, Sessions
 from dither.collector.live import LiveProgress
 from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
 from dither.collector.rounds import OpenRound
-from dither.collector.sessions import Sessions
 from dither.collector.store import Batch, Outcome, Row, State, Store, StoreUnavailable
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import DitherError, ReportError
@@ -31,18 +30,18 @@ from dither.reports.plan import check_payload, is_asked, pick, report_id, token_
 from dither.tally import RoundTally
 
 T = TypeVar("T")
-Waiter = asyncio.Future[list[Outcome]]
+_Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
 UPLOAD_SECONDS = 10.0  # how long an upload waits for its commit
 READY_SECONDS = 5.0  # how long a health check or a refresh waits for the store
-CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
+_CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
 # Between two refreshes from a shared store, in case a notification is lost.
-WATCH_SECONDS = 0.5
-COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
+_WATCH_SECONDS = 0.5
+_COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
 MAX_LOOKUPS = 1_000  # devices that may wait to learn whether a report is stored
-LOOKUP_GROUP = 500  # of them that share one query
+_LOOKUP_GROUP = 500  # of them that share one query
 STOP_SECONDS = 2.0  # how long a shutdown waits for queued reports to be written
-CLOSE_SECONDS = 0.5  # and then for the store to close
+_CLOSE_SECONDS = 0.5  # and then for the store to close
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class _Lookups:
 
     async def _ask(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting[:LOOKUP_GROUP], self._waiting[LOOKUP_GROUP:]
+            group, self._waiting = self._waiting[:_LOOKUP_GROUP], self._waiting[_LOOKUP_GROUP:]
             ids: dict[str, list[bytes]] = {}
             for campaign, wanted, _ in group:
                 ids.setdefault(campaign, []).append(wanted)
@@ -174,7 +173,7 @@ class Collector:
     ) -> None:
         self.store = store
         self.public_url = public_url
-        self.writer: Writer[Waiter] = Writer(
+        self.writer: Writer[_Waiter] = Writer(
             store,
             _deliver,
             self._committed,
@@ -191,7 +190,7 @@ class Collector:
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store is closed
-        self._waiters: set[Waiter] = set()
+        self._waiters: set[_Waiter] = set()
         self._lookups = _Lookups(store)
         self._check: Future[None] | None = None
         self._refresh: Future[None] | None = None
@@ -270,7 +269,7 @@ class Collector:
         failing = False
         while not self._ending.is_set():
             try:
-                self.store.await_change(WATCH_SECONDS)
+                self.store.await_change(_WATCH_SECONDS)
                 self.campaigns.refresh_all()
                 self.tallies.publish()
                 failing = False
@@ -280,12 +279,12 @@ class Collector:
                 if not failing and not isinstance(error, DitherError):
                     log.error("campaigns could not be refreshed: %s", type(error).__name__)
                 failing = True
-                self._ending.wait(WATCH_SECONDS)
+                self._ending.wait(_WATCH_SECONDS)
 
     def _close_due(self) -> None:
         """Close rounds that are due."""
         while not self._ending.is_set():
-            self.closer.due.wait(CLOSER_SECONDS)
+            self.closer.due.wait(_CLOSER_SECONDS)
             try:
                 if not self._ending.is_set():
                     self.closer.close_due()
@@ -294,7 +293,7 @@ class Collector:
                     return
                 if not isinstance(error, DitherError):
                     log.error("rounds that are due could not be closed: %s", type(error).__name__)
-                self._ending.wait(WATCH_SECONDS)
+                self._ending.wait(_WATCH_SECONDS)
 
     def _plan_of(self, campaign: str, number: int) -> Plan:
         return self.campaigns.get(campaign).plans[number]
@@ -308,11 +307,11 @@ class Collector:
         self.closer.commit_unknown(batch)
 
     def _share_counters(self) -> None:
-        while not self._ending.wait(COUNTERS_SECONDS):
+        while not self._ending.wait(_COUNTERS_SECONDS):
             self.metrics.share()
 
     async def _commit(self, batch: Batch) -> list[Outcome]:
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter: _Waiter = asyncio.get_running_loop().create_future()
         self.writer.submit(batch, waiter)
         self._waiters.add(waiter)
         try:
@@ -369,7 +368,7 @@ class Collector:
             return written
 
         try:
-            self.stopped = _in_background(end, "dither-stop").result(seconds + CLOSE_SECONDS)
+            self.stopped = _in_background(end, "dither-stop").result(seconds + _CLOSE_SECONDS)
         except TimeoutError:
             self.stopped = False
         if not self.stopped:
@@ -415,12 +414,12 @@ def _no_answer() -> StoreUnavailable:
     return StoreUnavailable(f"the store did not answer within {READY_SECONDS:g} s")
 
 
-def _deliver(results: list[WriteResult[Waiter]]) -> None:
+def _deliver(results: list[WriteResult[_Waiter]]) -> None:
     """Pass a group's results from the writing thread to the event loop in one call."""
     results[0].waiter.get_loop().call_soon_threadsafe(_resolve, results)
 
 
-def _resolve(results: list[WriteResult[Waiter]]) -> None:
+def _resolve(results: list[WriteResult[_Waiter]]) -> None:
     for result in results:
         # A request that was abandoned has a finished waiter; its reports are stored anyway.
         if result.waiter.done():

@@ -1,4 +1,4 @@
-"""Limits of connections: their number, the time of each step, and the size of a request's head.
+"""Limits of connections and bodies: their number, the time of each step, and sizes.
 
 Guarantee: before the application sees a request, it takes at most the limit of a head and
 one slice of memory. A connection that sends nothing, half a head, or does not read its
@@ -17,6 +17,13 @@ keep these promises without a proxy, too.
 An event stream would keep the frames of its request in memory, and the garbage collector
 would traverse them again and again under load. So a stream takes the connection over
 (extension `TAKE_OVER` of the request's scope) and the application returns.
+
+`Edge` is the outermost layer of the application: it limits bodies and adds cross-origin
+headers, to participants' paths only. It is plain ASGI and costs microseconds. It is the one
+place that could read an address or a user agent, and does not. The shipped proxy limits one
+body (`client_max_body_size`), and uvicorn has no such limit. The sum of all bodies in memory
+is limited here only: `test_bodies_of_all_requests_together_have_a_limit` in
+tests/security/test_strangers_cannot_lock_others_out.py fails without it.
 """
 
 from __future__ import annotations
@@ -32,17 +39,144 @@ from http import HTTPStatus
 from typing import Any
 
 import httptools
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem, rate_limited
 from dither.errors import InputError
+from dither.reports import limits
+
+_PARTICIPANTS = "/v1/campaigns/"
+OPERATOR = "/v1/admin/"
+_UPLOAD = "/console/new/file"  # a curator's schema or table, read after the session is checked
+BODIES_BYTES = 256 << 20  # of all bodies in memory together
+UPLOAD_BYTES = 64 << 20
+TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, read after the key is checked
+BODY_SECONDS = 30.0  # for a whole body
+_CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
+_PREFLIGHT = [
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-headers", b"content-type"),
+    (b"access-control-max-age", b"600"),
+]
+
+
+async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
+    """Read a body within the limits of size and time.
+
+    Raises:
+        Problem: The body is too large, too slow, or the client has disconnected.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise Problem("too-large", f"at most {most:,} bytes are read")
+                parts.append(part)
+    except TimeoutError:
+        raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
+    except ClientDisconnect:  # not a defect, so the log must not show it as one
+        raise Problem(
+            "bad-request", "the client disconnected before its body was complete"
+        ) from None
+    return b"".join(parts)
+
+
+class Edge:
+    """Wraps the application: limits bodies, adds cross-origin headers, counts responses."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._held = 0  # bytes of all bodies in memory
+        self.interrupted = 0  # operators' requests that the shutdown cancelled
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        participants = scope["path"].startswith(_PARTICIPANTS)
+        extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
+        status, ended, received = 0, False, 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status, ended
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self._metrics.response(status)
+                headers = message.get("headers", [])
+                # Static files set their own cache-control.
+                names = {name for name, _ in headers}
+                defaults = [pair for pair in extra if pair[0] not in names]
+                message = {**message, "headers": [*headers, *defaults]}
+            await send(message)
+
+        async def read() -> Message:
+            nonlocal received
+            message = await receive()
+            size = len(message.get("body", b""))
+            received += size
+            self._held += size
+            if size and self._held > BODIES_BYTES:
+                raise Problem("overloaded", "too many bodies are being read at once")
+            return message
+
+        if participants and scope["method"] == "OPTIONS":
+            await answer({"type": "http.response.start", "status": 204, "headers": _PREFLIGHT})
+            await answer({"type": "http.response.body", "body": b""})
+            return
+        refusal = _refuse(scope)
+        if refusal is not None:
+            await problem(*refusal)(scope, receive, answer)
+            return
+        try:
+            await self._app(scope, read, answer)
+        except asyncio.CancelledError:
+            # The grace period of the shutdown is over. The server itself ends a connection
+            # whose response has begun.
+            if not status:
+                self.interrupted += scope["path"].startswith(OPERATOR)
+                detail = "the outcome of the request is unknown; check the status and repeat it"
+                await problem("stopping", detail)(scope, receive, answer)
+        except Exception:
+            # The framework raises an error again after it was logged and answered. The server
+            # would log it again and break the connection during the next request.
+            if not (ended and status == 500):
+                raise
+        finally:
+            self._held -= received
+
+
+def _refuse(scope: Scope) -> tuple[str, str] | None:
+    length = next((v for k, v in scope["headers"] if k == b"content-length"), None)
+    if length is None:
+        return ("length-required", "send a Content-Length") if scope["method"] == "POST" else None
+    if not length.isdigit():
+        return "bad-request", "the Content-Length is not a number"
+    most = _most_bytes(scope["path"])
+    if len(length) > 9 or int(length) > most:
+        return "too-large", f"at most {most:,} bytes are read"
+    return None
+
+
+def _most_bytes(path: str) -> int:
+    if path == _UPLOAD:
+        return UPLOAD_BYTES
+    is_tally = path.startswith(OPERATOR) and path.endswith("/tally")
+    return TALLY_BYTES if is_tally else limits.BODY_BYTES
+
 
 MAX_CONNECTIONS = 4_000
-MIN_CONNECTIONS = 16
+_MIN_CONNECTIONS = 16
 BACKLOG = 256  # asyncio may accept this many before it reports the first
 RESERVE = 128  # file descriptors for the database, exports and others
-SLICE = 4096  # bytes parsed between two checks of the limits
+_SLICE = 4096  # bytes parsed between two checks of the limits
 _BODILESS = (b"GET", b"HEAD", b"OPTIONS")
 TAKE_OVER = "dither.take_over"  # extension of a request's scope
 WRITE_LEAST = 32 << 10  # bytes that a client must read in `write_seconds`
@@ -80,7 +214,7 @@ def room_for_connections(asked: int | None = None) -> int:
     The soft limit is raised towards the hard one if necessary.
 
     Raises:
-        InputError: The limit is too low for `asked`, or for `MIN_CONNECTIONS`.
+        InputError: The limit is too low for `asked`, or for `_MIN_CONNECTIONS`.
     """
     wanted = (MAX_CONNECTIONS if asked is None else asked) + RESERVE + BACKLOG
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -91,7 +225,7 @@ def room_for_connections(asked: int | None = None) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     room = wanted if soft == resource.RLIM_INFINITY else soft - RESERVE - BACKLOG
-    if room < MIN_CONNECTIONS or (asked is not None and asked > room):
+    if room < _MIN_CONNECTIONS or (asked is not None and asked > room):
         raise InputError(
             f"the system allows this process {soft:,} open files, room for {max(room, 0):,} "
             "connections; raise it (ulimit -n) or allow fewer connections",
@@ -101,7 +235,7 @@ def room_for_connections(asked: int | None = None) -> int:
     return min(room, MAX_CONNECTIONS if asked is None else asked)
 
 
-class Phase(Enum):
+class _Phase(Enum):
     """The phase of a connection; in all but REQUEST it waits for its peer and may be evicted."""
 
     HEAD = "no complete head yet"
@@ -114,7 +248,7 @@ class Phase(Enum):
 
 
 # In these phases the peer does not wait for a response.
-_NO_REQUEST = (Phase.HEAD, Phase.BODY, Phase.IDLE, Phase.DRAIN, Phase.REFUSED)
+_NO_REQUEST = (_Phase.HEAD, _Phase.BODY, _Phase.IDLE, _Phase.DRAIN, _Phase.REFUSED)
 
 
 class Connections:
@@ -127,10 +261,10 @@ class Connections:
         self._open: set[GuardedProtocol] = set()
         self._waiting: dict[GuardedProtocol, None] = {}  # oldest first
         self._seconds = {
-            Phase.HEAD: limits.head_seconds,
-            Phase.IDLE: limits.idle_seconds,
-            Phase.DRAIN: limits.drain_seconds,
-            Phase.REFUSED: limits.drain_seconds,
+            _Phase.HEAD: limits.head_seconds,
+            _Phase.IDLE: limits.idle_seconds,
+            _Phase.DRAIN: limits.drain_seconds,
+            _Phase.REFUSED: limits.drain_seconds,
         }
         self._every = min(1.0, min(*self._seconds.values(), limits.write_seconds) / 4)
         self._sweeping: asyncio.TimerHandle | None = None
@@ -163,7 +297,7 @@ class Connections:
     def moved(self, connection: GuardedProtocol) -> None:
         """Update the order of waiting connections after a change of phase."""
         self._waiting.pop(connection, None)
-        if connection.phase is not Phase.REQUEST and connection in self._open:
+        if connection.phase is not _Phase.REQUEST and connection in self._open:
             self._waiting[connection] = None
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -182,7 +316,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, gate: Connections, **options: Any) -> None:
         super().__init__(**options)
-        self.phase = Phase.HEAD
+        self.phase = _Phase.HEAD
         self.since = self.loop.time()
         self._gate = gate
         self._limits = gate.limits
@@ -204,7 +338,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if self._gate.admit(self):
-            self._enter(Phase.HEAD)
+            self._enter(_Phase.HEAD)
             return
         self._ignoring = True
         self._send(Problem("too-many-connections", ""))
@@ -258,10 +392,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def expire(self) -> None:
         """End the connection, because the time of its phase is over."""
-        if self.phase is Phase.HEAD and self._in_head:
+        if self.phase is _Phase.HEAD and self._in_head:
             seconds = self._limits.head_seconds
             self._refuse(Problem("timeout", f"the request's head took longer than {seconds:g} s"))
-        elif self.phase is Phase.REFUSED:
+        elif self.phase is _Phase.REFUSED:
             self.transport.abort()
         else:
             self.transport.close()
@@ -275,7 +409,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._unread = (now, waiting)
         return self._unread is not None and now - self._unread[0] > seconds
 
-    def _enter(self, phase: Phase) -> None:
+    def _enter(self, phase: _Phase) -> None:
         self.phase = phase
         self.since = self.loop.time()
         self._gate.moved(self)
@@ -289,11 +423,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
         if self._ignoring or self.transport.is_closing():
             return
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
+        if self.phase is _Phase.IDLE:
+            self._enter(_Phase.HEAD)
         try:
-            for start in range(0, len(data), SLICE):
-                part = data[start : start + SLICE]
+            for start in range(0, len(data), _SLICE):
+                part = data[start : start + _SLICE]
                 self._pending += len(part)
                 self.parser.feed_data(part)
                 self._check_head(self._pending)
@@ -308,8 +442,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._pending = self._head_bytes = self._head_lines = 0
         self._in_head, self._complete = True, False
-        if self.phase is Phase.IDLE:
-            self._enter(Phase.HEAD)
+        if self.phase is _Phase.IDLE:
+            self._enter(_Phase.HEAD)
         super().on_message_begin()
         self.scope["extensions"] = {TAKE_OVER: self.take_over}  # type: ignore[dict-item]
 
@@ -337,8 +471,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._unanswered.append(self.cycle)
         self._in_head = False
-        if self.phase is not Phase.REQUEST:
-            self._enter(Phase.BODY)
+        if self.phase is not _Phase.REQUEST:
+            self._enter(_Phase.BODY)
 
     def on_body(self, body: bytes) -> None:
         self._pending = 0
@@ -348,10 +482,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._pending = self._head_bytes = self._head_lines = 0
         self._complete = True
         super().on_message_complete()
-        if self.phase is Phase.BODY:
-            self._enter(Phase.REQUEST)
-        elif self.phase is Phase.DRAIN:
-            self._enter(Phase.IDLE)
+        if self.phase is _Phase.BODY:
+            self._enter(_Phase.REQUEST)
+        elif self.phase is _Phase.DRAIN:
+            self._enter(_Phase.IDLE)
 
     def on_response_complete(self) -> None:
         queued = bool(self.pipeline)
@@ -362,13 +496,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()  # `Connections` alone measures idle time
         body_arriving = not self._complete and not self._in_head and not self.pipeline
         if self.transport.is_closing():
-            self._enter(Phase.CLOSING)
+            self._enter(_Phase.CLOSING)
         elif queued:
-            self._enter(Phase.BODY if body_arriving else Phase.REQUEST)
+            self._enter(_Phase.BODY if body_arriving else _Phase.REQUEST)
         elif self._in_head:
-            self._enter(Phase.HEAD)
+            self._enter(_Phase.HEAD)
         else:
-            self._enter(Phase.DRAIN if body_arriving else Phase.IDLE)
+            self._enter(_Phase.DRAIN if body_arriving else _Phase.IDLE)
 
     def _count(self, size: int) -> None:
         self._pending = 0
@@ -400,7 +534,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._send(refusal)
         # If the connection was closed at once, a peer that is still sending could lose the answer.
         self.transport.write_eof()
-        self._enter(Phase.REFUSED)
+        self._enter(_Phase.REFUSED)
 
     def _send(self, refusal: Problem) -> None:
         """Write a complete response with problem details."""

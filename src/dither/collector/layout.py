@@ -54,7 +54,7 @@ rounds = sa.Table(
     _filled("start", sa.Double),
     _filled("plan", sa.Text),
     sa.Column("tally", sa.LargeBinary),
-    _filled("epoch", sa.Integer, server_default="0"),  # see shared_tallies.py
+    _filled("epoch", sa.Integer, server_default="0"),  # see tallies.py
     sa.Column("closes", sa.Double),  # time of the automatic closing
     # 1 while it waits for a tally counted outside the collector.
     _filled("held", sa.Integer, server_default="0"),

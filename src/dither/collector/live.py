@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from dither.collector.campaigns import Campaigns, NoCampaign
-from dither.collector.sessions import Credential
+from dither.collector.keys import Credential
 from dither.collector.store import Store, StoreFailure
 from dither.errors import DitherError
 
@@ -35,8 +35,8 @@ EVENTS_PER_SECOND = 100  # of all streams of this process together
 COUNT_SHARE = 0.005  # of the database's time, for counting one campaign
 KEEPALIVE_SECONDS = 20.0  # without an event, after which a comment line tests the connection
 CHECK_SECONDS = 2.0  # between two checks of keys and sessions, one query for all streams
-STREAM_SECONDS = 1800.0  # after which a watcher must ask again
-MAX_WATCHERS = 2_000
+_STREAM_SECONDS = 1800.0  # after which a watcher must ask again
+_MAX_WATCHERS = 2_000
 _CONCURRENT_COUNTS = 2
 _KEEPALIVE = b": still here\n\n"
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -158,14 +158,14 @@ class LiveProgress:
 
     async def check_room(self, campaign: str) -> None:
         """Raise if the campaign does not exist or the limit of streams is reached."""
-        if self.watchers >= MAX_WATCHERS:
+        if self.watchers >= _MAX_WATCHERS:
             raise TooManyWatchers("the limit of event streams is reached; poll the progress")
         await self.now(campaign)
 
     def follow(self, campaign: str, credential: Credential, take_over: TakeOver) -> None:
         """Write server-sent events to a connection: the progress now, and after each change."""
         watched = self._watched.setdefault(campaign, _Watched())
-        watcher = _Watcher(credential, self._clock() + STREAM_SECONDS)
+        watcher = _Watcher(credential, self._clock() + _STREAM_SECONDS)
         watcher.transport = take_over(partial(watched.watchers.discard, watcher))
         if watcher.transport is None:
             return
@@ -232,7 +232,7 @@ class LiveProgress:
             self._end_all(watched)
 
     async def _check_credentials(self) -> None:
-        """End the streams of invalid keys and sessions, and those that reached their limit."""
+        """End the streams of invalid keys and sessions, and streams that reached their limit."""
         while self.watchers:
             await asyncio.sleep(CHECK_SECONDS)
             watching = [

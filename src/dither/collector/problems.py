@@ -14,10 +14,10 @@ from collections.abc import Callable
 from starlette.responses import Response
 
 from dither.collector.campaigns import NoCampaign
+from dither.collector.keys import SPAN_SECONDS, SignInRefused, TooManySignIns
 from dither.collector.live import TooManyWatchers
 from dither.collector.publications import NoRelease
 from dither.collector.questions import FileTooLarge, TooManyQuestions
-from dither.collector.sessions import SPAN_SECONDS, SignInRefused, TooManySignIns
 from dither.collector.store import Outcome, StoreFull, StoreUnavailable
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers

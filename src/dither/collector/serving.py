@@ -1,4 +1,14 @@
-"""Runs a collector until a signal: no access log, no addresses, and a shutdown that writes the queue."""
+"""Runs a collector until a signal, in one process or several.
+
+It keeps no access log, and no log has an address. A shutdown writes the queue.
+
+Several processes share sockets and database only. A worker that ends for any reason is
+replaced, and the others serve what waits in the sockets' queue. When the first process ends
+for any reason, all do. uvicorn's own `Multiprocess` cannot replace `serve_workers`: its
+workers survive when the first process is killed
+(`test_workers_end_when_the_first_process_is_killed` in tests/collector/test_workers.py), and
+it does not collect their metrics.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +16,24 @@ import asyncio
 import errno
 import gc
 import logging
+import multiprocessing
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +49,7 @@ from dither.collector.connections import (
     GuardedProtocol,
     room_for_connections,
 )
+from dither.collector.metrics import retire
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import RateLimitFilter
 from dither.collector.sqlite import SqliteStore
@@ -45,7 +62,7 @@ from dither.types import JsonObject
 # For requests in progress; with collector.STOP_SECONDS a shutdown takes less than ten seconds.
 GRACE_SECONDS = 6
 THREAD_SECONDS = 0.5  # for threads that are about to end
-MIN_KEY = 16
+_MIN_KEY = 16
 log = logging.getLogger("dither.collector")
 
 
@@ -109,9 +126,9 @@ def admin_key(file: Path) -> str:
         raise InputError(
             f"cannot make or read the admin key in {file}: {why}", where=str(file)
         ) from None
-    if len(key) < MIN_KEY:
+    if len(key) < _MIN_KEY:
         raise InputError(
-            f"the admin key in {file} has fewer than {MIN_KEY} characters", where=str(file)
+            f"the admin key in {file} has fewer than {_MIN_KEY} characters", where=str(file)
         )
     return key
 
@@ -232,7 +249,7 @@ class CollectorServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        for line in listening_lines([one for server in self.servers for one in server.sockets]):
+        for line in _listening_lines([one for server in self.servers for one in server.sockets]):
             self._say(line)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -262,7 +279,7 @@ def _print_now(line: str) -> None:
     print(line, flush=True)
 
 
-def listening_lines(sockets: list[socket.socket]) -> list[str]:
+def _listening_lines(sockets: list[socket.socket]) -> list[str]:
     """Return the addresses of listening sockets as lines for the operator."""
     return [f"listening on http://{_place(*listening.getsockname()[:2])}" for listening in sockets]
 
@@ -295,7 +312,7 @@ def serve(
         pages: Adds pages for people.
         public_url: The address that participants and readers use.
     """
-    log_to_stderr()
+    _log_to_stderr()
     limited = RateLimitFilter()
     # These loggers record errors that a client can cause at will.
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):
@@ -333,7 +350,7 @@ def serve(
         os._exit(1)
 
 
-def log_to_stderr() -> None:
+def _log_to_stderr() -> None:
     """Log warnings and errors to standard error, one line each."""
     logging.basicConfig(
         level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
@@ -349,3 +366,153 @@ def _threads_left() -> int:
     for thread in others:
         thread.join(max(0.0, deadline - time.monotonic()))
     return sum(thread.is_alive() for thread in others)
+
+
+START_SECONDS = 60.0  # until all workers listen
+_PAUSE_SECONDS = 1.0  # before a worker that ended is replaced
+_END_SECONDS = 12.0  # for a shutdown; a worker needs ten at most
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The arguments of a worker."""
+
+    store: str
+    key: str
+    sockets: list[socket.socket]
+    queue_reports: int
+    connections: int | None
+    counters: Path
+    pages: Pages | None
+    public_url: str | None
+
+
+@dataclass
+class _Workers:
+    """The workers, the pipe to each, and whether all ended well at the shutdown."""
+
+    work: _Work
+    alive: dict[SpawnProcess, Connection] = field(default_factory=dict)
+    ended_well: bool = True
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        """Start a worker."""
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_worker, args=(self.work, theirs), name="dither-worker")
+        process.start()
+        theirs.close()
+        self.alive[process] = ours
+
+    def await_end(self, seconds: float) -> list[SpawnProcess]:
+        """Return and remove the workers that end within `seconds`."""
+        wait([process.sentinel for process in self.alive], timeout=seconds)
+        gone = [process for process in self.alive if not process.is_alive()]
+        for process in gone:
+            self.alive.pop(process).close()
+            retire(self.work.counters, process.pid or 0)
+        return gone
+
+    def signal(self, number: signal.Signals) -> None:
+        for process in self.alive:
+            if process.pid is not None:
+                os.kill(process.pid, number)
+
+
+def serve_workers(
+    count: int,
+    store: str,
+    key: str,
+    sockets: list[socket.socket],
+    queue_reports: int,
+    connections: int | None,
+    pages: Pages | None = None,
+    public_url: str | None = None,
+) -> None:
+    """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen.
+
+    The other arguments are those of `serve`; a store that several processes share is needed.
+    """
+    _log_to_stderr()
+    # A wrong option fails here once, not in every worker again and again.
+    room_for_connections(connections)
+    open_store(store).close()
+    counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
+    workers = _Workers(
+        _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url)
+    )
+
+    def stop(number: int, frame: object) -> None:
+        workers.stopping.set()
+
+    earlier = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for _ in range(count):
+            workers.start()
+        _run(workers, lambda: [print(line, flush=True) for line in _listening_lines(sockets)])
+    finally:
+        workers.signal(signal.SIGKILL)
+        while workers.alive:
+            workers.await_end(1.0)
+        shutil.rmtree(counters, ignore_errors=True)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    if not workers.ended_well:
+        raise SystemExit(1)
+
+
+def _run(workers: _Workers, say: Callable[[], object]) -> None:
+    deadline, waiting = time.monotonic() + START_SECONDS, True
+    while not workers.stopping.is_set():
+        if waiting and all(pipe.poll() for pipe in workers.alive.values()):
+            waiting = False
+            say()
+        if waiting and time.monotonic() > deadline:
+            raise DitherError(f"the workers did not start within {START_SECONDS:g} s")
+        for process in workers.await_end(0.1):
+            if workers.stopping.is_set():
+                workers.ended_well &= _well(process)
+                continue
+            log.error(
+                "worker %d ended with status %s; another one takes its place",
+                process.pid,
+                process.exitcode,
+            )
+            time.sleep(_PAUSE_SECONDS)
+            workers.start()
+    workers.signal(signal.SIGTERM)
+    deadline = time.monotonic() + _END_SECONDS
+    while workers.alive and time.monotonic() < deadline:
+        for process in workers.await_end(0.1):
+            workers.ended_well &= _well(process)
+    workers.ended_well &= not workers.alive
+
+
+def _well(process: SpawnProcess) -> bool:
+    """Return whether a worker ended as expected; SIGTERM may end one that was still starting."""
+    return process.exitcode in (0, -signal.SIGTERM)
+
+
+def _worker(work: _Work, pipe: Connection) -> None:
+    """Run one process: report on the pipe that it listens; end when the pipe is closed."""
+
+    def end_with_the_first() -> None:
+        try:
+            pipe.recv()
+        except (EOFError, OSError):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_the_first, daemon=True).start()
+    _log_to_stderr()
+    try:
+        serve(
+            *(work.store, work.key, work.sockets, work.queue_reports, work.connections),
+            say=pipe.send,
+            counters=work.counters,
+            pages=work.pages,
+            public_url=work.public_url,
+        )
+    except DitherError as error:
+        log.error("a worker cannot start: %s", error)
+        sys.exit(1)

@@ -104,9 +104,9 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
-Prose = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_prose)]
+_Prose = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_prose)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
-PlainValue = Annotated[
+_PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
 ]
 _CONSUMERS = {"type": ["array", "null"], "items": {"type": ["integer", "array", "object"]}}
@@ -141,13 +141,13 @@ class CampaignSpec:
     epsilon: Annotated[float, Field(strict=True, gt=0)]
     method: str = DEFAULT
     participants: Annotated[Whole, Field(ge=1)]
-    parameters: dict[PlainText, PlainValue] | None = None
+    parameters: dict[PlainText, _PlainValue] | None = None
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
     title: Annotated[Line, Field(max_length=limits.MAX_TITLE)] = ""
-    purpose: Prose = ""
-    epsilon_reason: Prose = ""
+    purpose: _Prose = ""
+    epsilon_reason: _Prose = ""
     contact: Annotated[Line, Field(max_length=limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None

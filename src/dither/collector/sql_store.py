@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from dither.collector.audit import AuditLog, note
-from dither.collector.keys import KeyTable
+from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
     UNTIDIED,
     bring_up_to_date,
@@ -33,7 +33,6 @@ from dither.collector.layout import (
     tokens,
 )
 from dither.collector.publications import PublicationTable
-from dither.collector.sessions import SessionTable
 from dither.collector.store import (
     ANSWER_SECONDS,
     LAYOUT_SECONDS,

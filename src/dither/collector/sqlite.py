@@ -32,7 +32,7 @@ _INSERT = (
 _CHECK_SECONDS = 2.0  # how long a health check waits for the writer and for the file's lock
 # Bytes free on the disk below which the store reports that it is full. A write that fails
 # for want of space is reported too, but then the operator has no warning.
-MIN_FREE = 32 << 20
+_MIN_FREE = 32 << 20
 
 
 class SqliteStore(SqlStore):
@@ -45,7 +45,7 @@ class SqliteStore(SqlStore):
 
     _driver_error = sqlite3.Error
 
-    def __init__(self, path: str | Path, min_free: int = MIN_FREE) -> None:
+    def __init__(self, path: str | Path, min_free: int = _MIN_FREE) -> None:
         # SQLite follows links: the companion files are next to the real file.
         self._path = Path(os.path.realpath(path))
         self._min_free = min_free
@@ -231,7 +231,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _keep_private(path: Path) -> None:
-    """Restrict the file to its owner; SQLite gives its companions the same permissions."""
+    """Restrict the file to its owner; SQLite creates its companions with the same permissions."""
     try:
         make_private(path)
         for companion in ("-wal", "-shm", "-journal"):

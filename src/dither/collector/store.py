@@ -18,9 +18,8 @@ from dither.tally import RoundTally
 
 if TYPE_CHECKING:
     from dither.collector.audit import AuditLog
-    from dither.collector.keys import KeyTable
+    from dither.collector.keys import KeyTable, SessionTable
     from dither.collector.publications import PublicationTable
-    from dither.collector.sessions import SessionTable
 
 T = TypeVar("T")
 PlanOf = Callable[[str, int], Plan]  # of a campaign and the number of a round
@@ -219,7 +218,7 @@ class Store(Protocol):
     """What a collector needs from a database.
 
     Every method commits before it returns; none leaves a partial change. No method waits
-    without a limit: those that serve senders return within `ANSWER_SECONDS`, the others
+    without a limit: methods that serve senders return within `ANSWER_SECONDS`, the others
     within the limits above.
 
     Attributes:

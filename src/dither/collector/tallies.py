@@ -1,28 +1,60 @@
 """Tallies of stored reports: rebuilt from the store, or kept up to date while reports arrive.
 
 A running tally is a cache; the store is the truth. `Store.running_tally` chooses the
-implementation: `LocalTallies` for a store that one process writes, `shared_tallies` for
+implementation: `LocalTallies` for a store that one process writes, `SharedTallies` for
 PostgreSQL, and `RebuiltTallies` for any other shared store. All agree with `rebuild` to the
 integer. Closing a round always reads the store.
+
+Several collectors that fill a round through one PostgreSQL each count the reports that they
+store; a reader adds up the counts. The result equals the stored reports to the integer, by
+epochs:
+
+- Every transaction that adds reports reads the round's epoch while it holds the round's
+  advisory lock, and records that its process adds in this epoch.
+- Ending an epoch takes that lock exclusively. Then everything added in the epoch is
+  committed, and the processes that added are known.
+- The tally is the sum of what those processes counted and of everything before. If a
+  process cannot publish its count (it was killed, or a commit has an unknown outcome),
+  all reports are counted again.
+
+Nothing is recorded before a running tally is first read.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
-from dither.collector.store import Batch, InTurn, Outcome, Row, Store, StoreUnavailable
+from dither.collector.layout import Transaction, rounds, running
+from dither.collector.store import (
+    ANSWER_SECONDS,
+    TIDY_SECONDS,
+    WORK_SECONDS,
+    Batch,
+    InTurn,
+    Outcome,
+    PlanOf,
+    Row,
+    Store,
+    StoreUnavailable,
+)
 from dither.mechanisms import PackedReports
 from dither.reports import Plan
-from dither.tally import RoundTally, zero
+from dither.tally import RoundTally, tally_from_bytes, zero
 
 # Adding one report at a time costs as much as adding thousands: NumPy calls dominate.
-FOLD_REPORTS = 4096
+_FOLD_REPORTS = 4096
 _PAGE = 1 << 14  # reports read at a time while a running tally is counted
 _TRIES = 3  # counts that failing commits may invalidate before a read fails
 
@@ -31,11 +63,11 @@ def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
     """Count all stored reports of a round."""
     tally = zero(plan)
     for rows in store.reports(campaign, plan.round):
-        add_rows(tally, rows)
+        _add_rows(tally, rows)
     return tally
 
 
-def add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
+def _add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
     """Add stored reports to a tally, grouped by question."""
     by_question: dict[int, list[bytes]] = {}
     for row in rows:
@@ -45,7 +77,7 @@ def add_rows(tally: RoundTally, rows: Iterable[Row]) -> None:
         tally.add(question, PackedReports(packed))
 
 
-def new_rows(batch: Batch, outcomes: Sequence[Outcome]) -> list[Row]:
+def _new_rows(batch: Batch, outcomes: Sequence[Outcome]) -> list[Row]:
     """Return the rows of a committed batch that were not stored before."""
     pairs = zip(batch.rows, outcomes, strict=True)
     return [row for row, outcome in pairs if outcome is Outcome.STORED]
@@ -83,7 +115,7 @@ class _RunningTally:
     def fold(self) -> None:
         """Add the pending rows to the tally."""
         if self.pending:
-            add_rows(self.tally, self.pending)
+            _add_rows(self.tally, self.pending)
             self.pending = []
 
 
@@ -127,12 +159,12 @@ class LocalTallies:
         count = self._counts.get(key)
         if running is None and count is None:
             return
-        rows = new_rows(batch, outcomes)
+        rows = _new_rows(batch, outcomes)
         if count is not None:
             count.committed += rows
         if running is not None:
             running.pending += rows
-            if len(running.pending) >= FOLD_REPORTS:
+            if len(running.pending) >= _FOLD_REPORTS:
                 running.fold()
 
     def forget(self, campaign: str, number: int) -> None:
@@ -195,12 +227,284 @@ class LocalTallies:
             # would be duplicates when they are sent again, and would never be counted.
             self._store.settle(campaign, plan.round)
             for page in chain(self._store.reports(campaign, plan.round, _PAGE), [[]]):
-                add_rows(tally, page)
+                _add_rows(tally, page)
                 last = len(page) < _PAGE
                 missed = self._in_turn(partial(page_read, page, last))
                 if last or missed is None:
                     return
-                add_rows(tally, missed)
+                _add_rows(tally, missed)
         except BaseException:
             self._in_turn(lambda: self.forget(campaign, plan.round))
             raise
+
+
+_WAIT_SECONDS = 2.0  # for other collectors to publish their counts
+_POLL_SECONDS = 0.02
+_SHARED_PAGE = 1 << 16
+_ADDS = (
+    "INSERT INTO running (round_key, epoch, worker) VALUES (:key, :epoch, :worker) "
+    "ON CONFLICT DO NOTHING"
+)
+_END = "UPDATE rounds SET epoch = epoch + 1 WHERE key = :key RETURNING epoch - 1"
+
+
+class _Part(NamedTuple):
+    """What one process counted of a round in one epoch.
+
+    `tally` is None until it is published, and empty if the process cannot know it. An
+    empty `worker` marks the sum of everything up to the end of the epoch.
+    """
+
+    epoch: int
+    worker: str
+    tally: bytes | None
+
+
+class Epochs:
+    """The epochs of a store's rounds, in its tables.
+
+    Args:
+        write: Opens a writing transaction that ends within the given seconds.
+        read: Opens a reading transaction that ends within the given seconds.
+        lock_round: Query that locks a round exclusively and returns its row.
+        announce: Notifies the other collectors when the transaction commits.
+        table: Names the table of a round's reports.
+    """
+
+    def __init__(
+        self,
+        write: Transaction,
+        read: Transaction,
+        lock_round: sa.TextClause,
+        announce: Callable[[Connection, str], None],
+        table: Callable[[int], str],
+    ) -> None:
+        self.worker = secrets.token_hex(8)
+        self._write, self._read = write, read
+        self._lock_round, self._announce, self._table = lock_round, announce, table
+        self._recorded: set[tuple[int, int]] = set()
+        # Round key and epoch of the latest addition to each round; used in the writing thread.
+        self.latest: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def adding(
+        self, connection: Connection, campaign: str, number: int, key: int, epoch: int
+    ) -> None:
+        """Record that this process adds to a round in this transaction."""
+        self.latest[campaign, number] = (key, epoch)
+        if epoch and (key, epoch) not in self._recorded:
+            connection.execute(sa.text(_ADDS), {"key": key, "epoch": epoch, "worker": self.worker})
+
+    def added(self, key: int, epoch: int) -> None:
+        """Note that such a transaction was committed, so that it need not be recorded again."""
+        self._recorded.add((key, epoch))
+
+    def current(self, keys: list[int]) -> dict[int, int]:
+        """Return the current epochs of rounds."""
+        query = sa.select(rounds.c.key, rounds.c.epoch).where(rounds.c.key.in_(keys))
+        with self._read(ANSWER_SECONDS) as connection:
+            return {r.key: r.epoch for r in connection.execute(query)}
+
+    def parts(self, key: int) -> list[_Part]:
+        """Return the recorded parts of a round's tally."""
+        c = running.c
+        query = sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key)
+        with self._read(WORK_SECONDS) as connection:
+            return [_Part._make(r) for r in connection.execute(query)]
+
+    def end(self, campaign: str, number: int) -> None:
+        """End a round's epoch, between two transactions that add to it."""
+        with self._write(ANSWER_SECONDS) as connection:
+            self._end(connection, campaign, number)
+
+    def _end(self, connection: Connection, campaign: str, number: int) -> tuple[int, int]:
+        """End a round's epoch; return the round's key and the epoch that ended."""
+        locked = connection.execute(
+            self._lock_round, {"campaign": campaign, "number": number}
+        ).one()
+        self._announce(connection, campaign)
+        return locked.key, connection.execute(sa.text(_END), {"key": locked.key}).scalar_one()
+
+    def publish(self, key: int, epoch: int, tally: bytes) -> None:
+        """Store what this process counted in an epoch that has ended."""
+        c = running.c
+        mine = (c.round_key == key, c.epoch == epoch, c.worker == self.worker)
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.update(running).where(*mine).values(tally=tally))
+        self._recorded.discard((key, epoch))
+
+    def replace(self, key: int, epoch: int, tally: bytes) -> None:
+        """Replace all parts up to an epoch by their sum."""
+        c = running.c
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.delete(running).where(c.round_key == key, c.epoch <= epoch))
+            connection.execute(
+                sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally)
+            )
+
+    def forget(self, key: int) -> None:
+        """Delete all parts of a round, so that the next read counts its reports."""
+        with self._write(WORK_SECONDS) as connection:
+            connection.execute(sa.delete(running).where(running.c.round_key == key))
+
+    @contextmanager
+    def all_reports(
+        self, campaign: str, number: int
+    ) -> Iterator[tuple[int, int, Iterator[list[Row]]]]:
+        """End the epoch; yield the round's key, that epoch, and all reports stored until then."""
+        with self._read(TIDY_SECONDS) as plain:
+            snapshot = plain.execution_options(isolation_level="REPEATABLE READ")
+            with self._write(ANSWER_SECONDS) as connection:
+                key, epoch = self._end(connection, campaign, number)
+                # The first statement fixes what the snapshot sees. The lock is still held, so
+                # no transaction that adds reports is in progress.
+                snapshot.exec_driver_sql("SELECT 1").scalar()
+            yield key, epoch, _pages(snapshot, self._table(key))
+
+
+def _pages(snapshot: Connection, table: str) -> Iterator[list[Row]]:
+    query = sa.text(
+        f"SELECT report_id, question, payload FROM {table} WHERE report_id > :after "
+        f"ORDER BY report_id LIMIT {_SHARED_PAGE}"
+    )
+    after = b""
+    while True:
+        page = [Row._make(r) for r in snapshot.execute(query, {"after": after})]
+        if page:
+            yield page
+            after = page[-1].report_id
+        if len(page) < _SHARED_PAGE:
+            return
+
+
+@dataclass
+class _OwnCount:
+    """What this process has stored of a round in one epoch."""
+
+    tally: RoundTally
+    pending: list[Row] = field(default_factory=list)
+    lost: bool = False  # a commit of this epoch has an unknown outcome
+
+    def fold(self) -> None:
+        """Add the pending rows to the tally."""
+        _add_rows(self.tally, self.pending)
+        self.pending = []
+
+    def to_bytes(self) -> bytes:
+        if self.lost:
+            return b""
+        self.fold()
+        return self.tally.to_bytes()
+
+
+class SharedTallies:
+    """Running tallies of a store that several collectors write.
+
+    `committed`, `forget` and the functions passed to `in_turn` run in the writing thread.
+
+    Args:
+        epochs: The store's epochs.
+        round_key: Finds a round's key in the tables.
+        turn: Locks a name against the other collectors.
+        plan_of: Finds the plan of a campaign's round.
+        in_turn: Runs a function in the writing thread.
+    """
+
+    def __init__(
+        self,
+        epochs: Epochs,
+        round_key: Callable[[str, int], int],
+        turn: Callable[[str], AbstractContextManager[None]],
+        plan_of: PlanOf,
+        in_turn: InTurn,
+    ) -> None:
+        self._epochs, self._round_key, self._turn = epochs, round_key, turn
+        self._plan_of, self._in_turn = plan_of, in_turn
+        self._own: dict[tuple[int, int], _OwnCount] = {}  # by the round's key and the epoch
+        self._reading = threading.Lock()
+
+    def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Count the new reports of a committed batch."""
+        key, epoch = self._epochs.latest.get((batch.campaign, batch.round), (0, 0))
+        closed = not any(outcome.accepted for outcome in outcomes)
+        if epoch == 0 or closed:  # in epoch 0 no running tally was read yet
+            return
+        self._epochs.added(key, epoch)
+        own = self._own_count(batch.campaign, batch.round, key, epoch)
+        own.pending += _new_rows(batch, outcomes)
+        if len(own.pending) >= _FOLD_REPORTS:
+            own.fold()
+
+    def forget(self, campaign: str, number: int) -> None:
+        """Mark this process's count of the epoch as lost: a commit has an unknown outcome."""
+        key, epoch = self._epochs.latest.get((campaign, number), (0, 0))
+        if epoch:
+            self._own_count(campaign, number, key, epoch).lost = True
+
+    def _own_count(self, campaign: str, number: int, key: int, epoch: int) -> _OwnCount:
+        own = self._own.get((key, epoch))
+        if own is None:
+            own = self._own[key, epoch] = _OwnCount(zero(self._plan_of(campaign, number)))
+        return own
+
+    def publish(self) -> None:
+        """Publish this process's counts of epochs that have ended."""
+        held = list(self._own)
+        if not held:
+            return
+        current = self._epochs.current([key for key, _ in held])
+        for key, epoch in held:
+            if current.get(key, 0) > epoch:
+                own = self._in_turn(lambda at=(key, epoch): self._own.pop(at, None))  # type: ignore[misc]
+                if own is not None:
+                    self._epochs.publish(key, epoch, own.to_bytes())
+
+    def read(self, campaign: str, plan: Plan) -> RoundTally:
+        """Return the tally of everything that any collector has committed so far."""
+        with self._reading, self._turn(f"tally {campaign} {plan.round}"):
+            key = self._round_key(campaign, plan.round)
+            if not _has_sum(self._epochs.parts(key)):
+                return self._count(campaign, plan)
+            adding_in = {part.epoch for part in self._epochs.parts(key) if part.worker}
+            if self._epochs.current([key])[key] in adding_in:
+                self._epochs.end(campaign, plan.round)
+                self.publish()
+            parts = self._await_parts(key)
+            if any(not part.tally for part in parts):
+                return self._count(campaign, plan)
+            tallies = (tally_from_bytes(part.tally or b"") for part in parts)
+            tally = reduce(lambda a, b: a.merge(b), tallies)  # type: ignore[arg-type]
+            self._epochs.replace(key, max(part.epoch for part in parts), tally.to_bytes())
+            return tally
+
+    def close(self, campaign: str, plan: Plan) -> RoundTally | None:
+        """Return the tally of a closing round if one was ever read, and drop it.
+
+        If the round opens again, the next read counts all its reports.
+        """
+        key = self._round_key(campaign, plan.round)
+        tally = self.read(campaign, plan) if _has_sum(self._epochs.parts(key)) else None
+        self._epochs.forget(key)
+        self._in_turn(lambda: self.forget(campaign, plan.round))
+        return tally
+
+    def _await_parts(self, key: int) -> list[_Part]:
+        """Return the parts of ended epochs, once all are published or the wait is over."""
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while True:
+            current = self._epochs.current([key])[key]
+            ended = [part for part in self._epochs.parts(key) if part.epoch < current]
+            if all(part.tally is not None for part in ended) or time.monotonic() > deadline:
+                return ended
+            time.sleep(_POLL_SECONDS)
+
+    def _count(self, campaign: str, plan: Plan) -> RoundTally:
+        tally = zero(plan)
+        with self._epochs.all_reports(campaign, plan.round) as (key, epoch, pages):
+            for page in pages:
+                _add_rows(tally, page)
+        self._epochs.replace(key, epoch, tally.to_bytes())
+        return tally
+
+
+def _has_sum(parts: list[_Part]) -> bool:
+    return any(not part.worker for part in parts)

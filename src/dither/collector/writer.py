@@ -36,7 +36,7 @@ from dither.errors import DitherError, StateError
 
 T = TypeVar("T")
 W = TypeVar("W")  # what the caller wants back with the result of a batch
-Outcomes = list[Outcome]
+_Outcomes = list[Outcome]
 log = logging.getLogger("dither.collector")
 
 
@@ -49,7 +49,7 @@ class WriteResult(Generic[W]):
     """The result of one queued batch: its outcomes, or why it was not written."""
 
     waiter: W
-    outcomes: Outcomes | None
+    outcomes: _Outcomes | None
     error: Exception | None
 
 
@@ -89,7 +89,7 @@ class Writer(Generic[W]):
         self,
         store: Store,
         deliver: Callable[[list[WriteResult[W]]], None],
-        committed: Callable[[Batch, Outcomes], None] = lambda batch, outcomes: None,
+        committed: Callable[[Batch, _Outcomes], None] = lambda batch, outcomes: None,
         failed: Callable[[Batch], None] = lambda batch: None,
         queue_reports: int = 20_000,
         group_reports: int = 4_000,

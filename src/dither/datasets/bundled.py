@@ -17,7 +17,7 @@ from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import TEXT_SUFFIXES, ReadOptions, read_noted, read_table
 from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
-from dither.schema.native import Layout, column_names, public_layout, select_columns, table_kind
+from dither.schema.table import Layout, column_names, public_layout, select_columns, table_kind
 from dither.types import NativeTable
 
 

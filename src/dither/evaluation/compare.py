@@ -23,9 +23,8 @@ from dither.progress import followed
 from dither.schema import Schema
 from dither.schema.columns import line_numbers
 from dither.schema.infer import infer_schema
-from dither.schema.native import to_arrow
 from dither.schema.rule_tables import broken
-from dither.schema.table import encode
+from dither.schema.table import encode, to_arrow
 from dither.types import Codes, JsonObject, NativeTable, Progress
 
 if TYPE_CHECKING:

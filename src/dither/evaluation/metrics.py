@@ -18,7 +18,7 @@ from dither.errors import ParameterError
 from dither.schema import Schema
 from dither.schema.cells import cells_of, count_cells
 from dither.schema.columns import line_numbers
-from dither.schema.native import to_arrow
+from dither.schema.table import to_arrow
 from dither.types import Codes, Floats, JsonObject, NativeTable, Progress
 
 # Beyond this a marginal is counted over the cells that occur; 32 MB per table.

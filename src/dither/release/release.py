@@ -59,8 +59,7 @@ from dither.release.rounds import rounds_notes
 from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
-from dither.schema.native import Layout
-from dither.schema.table import decode, plain_layout
+from dither.schema.table import Layout, decode, plain_layout
 from dither.types import Floats, JsonMapping, JsonObject, NativeTable, Progress
 
 _CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {

@@ -160,7 +160,7 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
         stored = isinstance(results, list) and len(results) == 1 and results[0] in ACCEPTED
         return "acknowledged" if stored else "waiting"
     cause = answer.get("type")
-    if 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
+    if 400 <= status < 500 and _media_type(content_type) == PROBLEM_TYPE and isinstance(cause, str):
         if cause == _PROBLEM + "answered":
             return "answered"
         return (
@@ -173,7 +173,7 @@ def verdict(status: int, content_type: str, body: bytes) -> Verdict:
 
 def is_unknown_campaign(status: int, content_type: str, body: bytes) -> bool:
     """Whether a collector states that it has no such campaign."""
-    ours = status == 404 and media_type(content_type) == PROBLEM_TYPE
+    ours = status == 404 and _media_type(content_type) == PROBLEM_TYPE
     return ours and document(body).get("type") == _PROBLEM + "no-campaign"
 
 
@@ -184,11 +184,11 @@ def outcomes(status: int, content_type: str, body: bytes, count: int) -> list[st
         return None
     if status in (200, 201):
         return results if all(r in ACCEPTED for r in results) else None
-    ours = 400 <= status < 500 and media_type(content_type) == PROBLEM_TYPE
+    ours = 400 <= status < 500 and _media_type(content_type) == PROBLEM_TYPE
     return results if ours and all(r in ACCEPTED + FINAL for r in results) else None
 
 
-def media_type(content_type: str) -> str:
+def _media_type(content_type: str) -> str:
     """A content type without its parameters."""
     return content_type.partition(";")[0].strip().lower()
 

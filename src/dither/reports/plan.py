@@ -37,7 +37,7 @@ from dither.errors import DitherError, ParameterError, ReportError
 from dither.mechanisms import Mechanism, mechanism, mechanism_from_json
 from dither.reports import limits
 from dither.schema import Attribute, Schema
-from dither.schema.calendar import DAY, LAST_DAY, second_number, shown_instant
+from dither.schema.attribute import DAY, LAST_DAY, second_number, shown_instant
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
@@ -79,7 +79,7 @@ def closing_seconds(text: str) -> float:
     return seconds + DAY if len(text) == _DAY_LETTERS else seconds
 
 
-TallyKind = Literal["counts", "patterns"]
+_TallyKind = Literal["counts", "patterns"]
 LEVEL_BITS = 32  # of the draw that rounds a number
 _BITS = 53
 _ALL_ROUNDS = 0xFFFFFFFF  # no round has this number
@@ -165,7 +165,7 @@ class Plan:
     shares: tuple[float, ...] = ()
     split: bool = False
     population: float = 1.0
-    tally: TallyKind = "counts"
+    tally: _TallyKind = "counts"
 
     def __post_init__(self) -> None:
         check_whole("round", self.round, 0, limits.MAX_ROUNDS - 1)
@@ -196,7 +196,7 @@ class Plan:
                 "ask a rounded or grouped attribute in one question only",
                 value=repeated,
             )
-        check_choice("tally", self.tally, get_args(TallyKind))
+        check_choice("tally", self.tally, get_args(_TallyKind))
         check_between("population", self.population, 0, 1, ends="(]")
 
     @cached_property
@@ -326,7 +326,7 @@ def level_of(attribute: Attribute, number: float, levels: int, draw: int) -> int
     """
     low, high = attribute.edges[0], attribute.edges[-1]
     if attribute.clip:
-        number = low if number < low else high if number > high else number
+        number = min(max(number, low), high)
     if not low <= number <= high:
         return None
     place = (number - low) / (high - low) * (levels - 1)

@@ -1,35 +1,143 @@
 """One attribute: a public, finite, ordered list of codes 0..cardinality-1.
 
-Standard library only.
+Dates, instants and durations are numbers: a date counts in days since 1970-01-01, an instant
+in seconds since then (in UTC if it has an offset), a duration in seconds. Standard library
+only.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_choice, check_text, is_finite
 from dither.errors import SchemaError
-from dither.schema.calendar import (
-    CYCLES,
-    DAY,
-    Cycle,
-    cycle_number,
-    day_number,
-    duration_number,
-    period_label,
-    second_number,
-    shown_day,
-    shown_instant,
-)
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
+
+
+Period = Literal["year", "quarter", "month", "week", "day"]
+Cycle = Literal["weekday", "hour"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+CYCLES: dict[Cycle, tuple[str, ...]] = {
+    "weekday": ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"),
+    "hour": tuple(f"{hour:02d}h" for hour in range(24)),
+}
+DAY = 86_400
+FIRST_DAY = -719_162  # 0001-01-01
+LAST_DAY = 2_932_531  # 9998-12-31: a day and a year later still have a name
+_EPOCH = date(1970, 1, 1)
+_START = datetime(1970, 1, 1)
+# What device and browser both read; other forms of ISO 8601 are not read anywhere.
+_INSTANT = re.compile(
+    r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?",
+    re.ASCII,
+)
+
+
+def day_number(value: object) -> float | None:
+    """Days since 1970-01-01 of a date, an instant or text such as "2024-02-29"; None for others."""
+    if isinstance(value, str):
+        seconds = second_number(value)
+        return None if seconds is None else float(seconds // DAY)
+    if isinstance(value, datetime):
+        seconds = second_number(value)
+        return None if seconds is None else float(seconds // DAY)
+    return float((value - _EPOCH).days) if isinstance(value, date) else None
+
+
+def second_number(value: object) -> float | None:
+    """Seconds since 1970-01-01 of an instant, a date or ISO text; None for others."""
+    if isinstance(value, str):
+        if _INSTANT.fullmatch(value) is None:
+            return None
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            try:
+                value = value.astimezone(UTC).replace(tzinfo=None)
+            except OverflowError:  # before the year 1 or after 9999
+                return None
+        return (value - _START) / timedelta(seconds=1)
+    return float((value - _EPOCH).days * DAY) if isinstance(value, date) else None
+
+
+def duration_number(value: object) -> float | None:
+    """Seconds of a time span or a number; None for others."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value)
+
+
+def _shown_day(days: float) -> str:
+    """A day in ISO 8601."""
+    return (_EPOCH + timedelta(days=days)).isoformat()
+
+
+def shown_instant(seconds: float) -> str:
+    """An instant in ISO 8601, in whole seconds."""
+    return (_START + timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
+def period_edges(first: float, last: float, period: Period | None) -> list[float]:
+    """The first days of the periods from `first` to `last`, then the day after `last`.
+
+    Without a period all days are one period. The first and the last period are cut at the ends
+    of the range.
+    """
+    end = last + 1
+    if period is None:
+        return [first, end]
+    edges, day = [first], _EPOCH + timedelta(days=first)
+    while True:
+        day = _next_period(day, period)
+        start = float((day - _EPOCH).days)
+        if start >= end:
+            return [*edges, end]
+        edges.append(start)
+
+
+def _next_period(day: date, period: Period) -> date:
+    if period == "day":
+        return day + timedelta(days=1)
+    if period == "week":  # ISO weeks begin on Mondays
+        return day + timedelta(days=7 - day.weekday())
+    months = {"year": 12, "quarter": 3, "month": 1}[period]
+    number = (day.year * 12 + day.month - 1) // months * months + months
+    return date(number // 12, number % 12 + 1, 1)
+
+
+def _period_label(low: str, high: str) -> str:
+    """The label of an interval of time: a year or a month by name, else both ends."""
+    a, b = (datetime.fromisoformat(text) for text in (low, high))
+    if (a.time(), b.time(), a.day, b.day) == (_START.time(), _START.time(), 1, 1):
+        months = (b.year - a.year) * 12 + b.month - a.month
+        if months == 1:
+            return f"{a.year}-{a.month:02d}"
+        if months == 12 and a.month == 1:
+            return str(a.year)
+    return f"{low} to before {high}"
+
+
+def _cycle_number(days: float, seconds: float, cycles: Sequence[Cycle]) -> int:
+    """The place of an instant in the product of its cycles; 1970-01-01 was a Thursday."""
+    number = 0
+    for cycle in cycles:
+        at = (int(days) + 3) % 7 if cycle == "weekday" else int(seconds // 3600)
+        number = number * len(CYCLES[cycle]) + at
+    return number
 
 
 @dataclass(frozen=True)
@@ -94,17 +202,19 @@ def build_line(edges: Sequence[float], atoms: Sequence[float] = (), *, closed: b
             ends.append((boundary, boundaries[i + 1]))
         else:
             gaps.append(-1)
-        if points[-1] < 0:
-            points[-1] = gaps[-1] if boundary != edges[-1] else gaps[-2] if closed else -1
+        if points[-1] < 0 and boundary != edges[-1]:
+            points[-1] = gaps[-1]
+        elif points[-1] < 0 and closed:
+            points[-1] = gaps[-2]
     return Line(boundaries, tuple(points), tuple(gaps), tuple(ends))
 
 
 Kind = Literal["categorical", "ordinal", "boolean", "numeric", "date", "datetime", "duration"]
 Value = str | int | float | bool
-LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
-KINDS: tuple[Kind, ...] = (*LISTED, "numeric", "date", "datetime", "duration")
+_LISTED: tuple[Kind, ...] = ("categorical", "ordinal", "boolean")
+KINDS: tuple[Kind, ...] = (*_LISTED, "numeric", "date", "datetime", "duration")
 MAX_VALUES = 1 << 17  # values or bins of one attribute
-MAX_UNITS = 2.0**64  # units of a number, the most that a column can count
+_MAX_UNITS = 2.0**64  # units of a number, the most that a column can count
 # Characters of texts for people.
 MAX_QUESTION, MAX_HELP, MAX_CAPTION = 500, 2000, 200
 # Keys of a schema file for people; the fingerprint ignores them.
@@ -326,7 +436,7 @@ class Attribute:
     @property
     def on_line(self) -> bool:
         """Whether answers are numbers or times, and codes are intervals."""
-        return self.kind not in LISTED
+        return self.kind not in _LISTED
 
     @cached_property
     def line(self) -> Line:
@@ -364,18 +474,10 @@ class Attribute:
             shown = [str(v) for v in self.values]
         return (*shown, "(missing)") if self.missing else tuple(shown)
 
-    @property
-    def spoken(self) -> tuple[str, ...]:
-        """The text for people of each code: its caption or, without one, its label."""
-        return tuple(
-            caption or label
-            for caption, label in zip_longest(self.captions, self.labels, fillvalue="")
-        )
-
     def _line_labels(self) -> list[str]:
         ends = self.line.ends
         if self.kind in ("date", "datetime"):
-            periods = [period_label(self.shown(a), self.shown(b)) for a, b in ends]
+            periods = [_period_label(self.shown(a), self.shown(b)) for a, b in ends]
             for cycle in self.cycles:
                 periods = [f"{period} {part}" for period in periods for part in CYCLES[cycle]]
             return periods
@@ -391,7 +493,7 @@ class Attribute:
     def shown(self, number: float) -> str:
         """A number of the attribute's line as schema files write it."""
         if self.kind == "date":
-            return shown_day(number)
+            return _shown_day(number)
         return shown_instant(number) if self.kind == "datetime" else repr(number)
 
     @property
@@ -427,7 +529,8 @@ class Attribute:
     def clipped(self, number: float) -> float:
         """The number, or the end of the domain that it exceeds; NaN stays NaN."""
         low, high = self.line.boundaries[0], self.line.boundaries[-1]
-        return low if number < low else high if number > high else number
+        # In this order NaN passes both comparisons.
+        return min(max(number, low), high)
 
     def line_code(self, number: float) -> int | None:
         """The code of a number on the attribute's line; None if it is outside the domain."""
@@ -435,7 +538,7 @@ class Attribute:
         if cell is None or not self.cycles:
             return cell
         days, seconds = (number, 0.0) if self.kind == "date" else divmod(number, DAY)
-        return cell * self.turns + cycle_number(days, seconds, self.cycles)
+        return cell * self.turns + _cycle_number(days, seconds, self.cycles)
 
     def to_json(self) -> JsonObject:
         """The entry of a schema file; defaults are left out."""
@@ -471,7 +574,7 @@ def check_span(name: str, kind: str, low: float, high: float) -> None:
     """Check that the distance of two bounds is neither infinite nor too small to divide."""
     if not is_finite(high - low) or high - low < _NEAREST:
         raise SchemaError(
-            f"{kind} attribute {name!r}: its bounds are further apart or nearer than numbers can say",
+            f"{kind} attribute {name!r}: the difference of its bounds is too large or too small for a float",
             where=name,
         )
 
@@ -487,7 +590,7 @@ def check_unit(name: str, unit: float | None, numbers: Sequence[float]) -> None:
         raise SchemaError(
             f"attribute {name!r}: its unit {unit:g} is wider than its whole range", where=name
         )
-    if max(abs(low), abs(high)) > MAX_UNITS * unit:
+    if max(abs(low), abs(high)) > _MAX_UNITS * unit:
         raise SchemaError(
             f"attribute {name!r}: its unit {unit:g} is too fine for its range", where=name
         )

@@ -20,8 +20,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dither.errors import TableError
-from dither.schema.attribute import Attribute, Line, Value
-from dither.schema.calendar import CYCLES, DAY, day_number, duration_number, second_number
+from dither.schema.attribute import (
+    CYCLES,
+    DAY,
+    Attribute,
+    Line,
+    Value,
+    day_number,
+    duration_number,
+    second_number,
+)
 from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
 
 # The scale is logarithmic if the last bin is this many times as wide as the narrowest.
@@ -230,7 +238,7 @@ def _settled(numbers: Floats) -> Floats:
     )
 
 
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | None:
@@ -241,13 +249,13 @@ def moment_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats | Non
         return _from_text(attribute, plain)
     if attribute.kind == "duration":
         if pa.types.is_duration(held):
-            return _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
+            return _floats(plain.cast(pa.int64())) / _PER_SECOND[held.unit]
         return _floats(plain) if pa.types.is_integer(held) or pa.types.is_floating(held) else None
     if pa.types.is_date(held):
         days = _floats(plain.cast(pa.date32()).cast(pa.int32()))
         return days if attribute.kind == "date" else days * DAY
     if pa.types.is_timestamp(held):
-        seconds = _floats(plain.cast(pa.int64())) / PER_SECOND[held.unit]
+        seconds = _floats(plain.cast(pa.int64())) / _PER_SECOND[held.unit]
         return np.floor(seconds / DAY) if attribute.kind == "date" else seconds
     return None
 
@@ -325,7 +333,7 @@ def _moment_array(
     seconds = numbers * DAY if attribute.kind == "date" else numbers
     if pa.types.is_timestamp(wanted) or pa.types.is_duration(wanted):
         return pa.array(
-            np.rint(seconds * PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing
+            np.rint(seconds * _PER_SECOND[wanted.unit]).astype(np.int64), wanted, mask=missing
         )
     if attribute.kind == "duration" and pa.types.is_integer(wanted):
         return pa.array(np.rint(seconds).astype(wanted.to_pandas_dtype()), wanted, mask=missing)
@@ -532,7 +540,7 @@ def column_step(attribute: Attribute, held: pa.DataType) -> float | None:
     if attribute.kind == "datetime" and pa.types.is_date(kind):
         return float(DAY)
     if attribute.kind == "duration" and not pa.types.is_floating(kind):
-        return max(unit or 1.0, 1 / PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
+        return max(unit or 1.0, 1 / _PER_SECOND[kind.unit] if pa.types.is_duration(kind) else 1.0)
     if pa.types.is_integer(kind):
         return unit if unit is not None and unit.is_integer() else 1.0
     return max(unit or 0.0, 10.0**-kind.scale) if pa.types.is_decimal(kind) else unit

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from dither.errors import ParameterError, TableError
 from dither.notice import Notice, assumed_form
 from dither.private_files import make_private
-from dither.schema.native import check_names, to_arrow
 from dither.schema.schema import Schema, file_fault
+from dither.schema.table import check_names, to_arrow
 from dither.types import NativeTable
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "?")
-DELIMITERS = (",", ";", "\t", "|")
+_DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 18
 _SHOWN = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
@@ -138,7 +138,7 @@ def _find_encoding(path: Path) -> str:
 def _find_delimiter(lines: Sequence[str], usual: str, decimal: str | None) -> str:
     """The delimiter that cuts all lines into equally many fields; of several the finest."""
     best, most = usual, 1
-    for delimiter in dict.fromkeys((usual, *DELIMITERS)):
+    for delimiter in dict.fromkeys((usual, *_DELIMITERS)):
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
         widths = {len(row) for row in rows}
         if len(widths) == 1 and max(widths) > most and delimiter != decimal:
@@ -276,6 +276,14 @@ def read_noted(
     CSV does not mark text. With a schema, columns whose domain lists text are read as text, so
     that "01" and "1" stay distinct; without one, columns of whole numbers with leading zeros are
     text.
+
+    Args:
+        source: A .csv, .tsv or .parquet file.
+        schema: The schema of the table, if there is one.
+        options: How to read a CSV file; by default all of it is detected.
+
+    Raises:
+        TableError: The file is not a table with rows and distinct column names.
     """
     path, given = Path(source), options or ReadOptions()
     suffix = path.suffix.lower()
@@ -330,9 +338,15 @@ def write_table(table: NativeTable, path: str | Path) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[Path], object], *, private: bool = False
 ) -> None:
-    """Let `write` fill a temporary file in the same folder, then move it to `path`.
+    """Write a file so that readers see it whole or not at all.
 
-    With `private` only the owner can read the file.
+    Args:
+        path: The file to write.
+        write: Fills a temporary file in the same folder, which is then moved to `path`.
+        private: Only the owner can read the file.
+
+    Raises:
+        TableError: The folder does not exist, or the path is not a file.
     """
     path = Path(path)
     if not path.parent.is_dir():

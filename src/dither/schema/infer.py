@@ -12,22 +12,32 @@ import pyarrow.compute as pc
 
 from dither.checks import check_whole
 from dither.errors import TableError
-from dither.schema.attribute import Attribute, Kind, Value
-from dither.schema.calendar import DAY, FIRST_DAY, LAST_DAY, PERIODS, Cycle, Period, period_edges
+from dither.schema.attribute import (
+    DAY,
+    FIRST_DAY,
+    LAST_DAY,
+    PERIODS,
+    Attribute,
+    Cycle,
+    Kind,
+    Period,
+    Value,
+    period_edges,
+)
 from dither.schema.columns import as_floats, is_text, moment_numbers
-from dither.schema.native import column_names, read_columns, select_columns
 from dither.schema.schema import DEFAULT_BINS, Schema, numeric
+from dither.schema.table import column_names, read_columns, select_columns
 from dither.types import Counts, Floats, NativeTable
 
 MAX_ATOMS = 16
-ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
-ATOM_ROWS = 20  # fewer repeats can be chance
+_ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
+_ATOM_ROWS = 20  # fewer repeats can be chance
 # An atom is at least this many times as frequent as the values around it.
-STANDS_OUT = 4.0
+_STANDS_OUT = 4.0
 # Bins follow the quantiles if one even bin would have at least this share.
-CROWDED = 0.5
-MAX_DECIMALS = 4
-MAX_PERIODS = 40
+_CROWDED = 0.5
+_MAX_DECIMALS = 4
+_MAX_PERIODS = 40
 _TAIL = (0.99, 0.999)
 
 
@@ -75,7 +85,7 @@ def _find_unit(values: Floats) -> float | None:
     """The power of ten, from 1 to 0.0001, that divides all values; None if none does."""
     if np.abs(values).max() >= 2**50:
         return None
-    for digits in range(MAX_DECIMALS + 1):
+    for digits in range(_MAX_DECIMALS + 1):
         scaled = values * 10**digits
         if (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all():
             return float(f"1e-{digits}") if digits else 1.0
@@ -85,11 +95,11 @@ def _find_unit(values: Floats) -> float | None:
 def _find_atoms(seen: Floats, counts: Counts) -> Floats:
     """The values that stand out from those around them, at most MAX_ATOMS, in order."""
     total = counts.sum()
-    often = np.flatnonzero(counts >= max(ATOM_SHARE * total, ATOM_ROWS))
+    often = np.flatnonzero(counts >= max(_ATOM_SHARE * total, _ATOM_ROWS))
     atoms_at = []
     for i in often:
         around = np.concatenate([counts[max(0, i - 5) : i], counts[i + 1 : i + 6]])
-        if len(around) and counts[i] >= STANDS_OUT * np.median(around):
+        if len(around) and counts[i] >= _STANDS_OUT * np.median(around):
             atoms_at.append(int(i))
     atoms_at.sort(key=lambda i: -int(counts[i]))
     return np.sort(seen[atoms_at[:MAX_ATOMS]])
@@ -98,7 +108,7 @@ def _find_atoms(seen: Floats, counts: Counts) -> Floats:
 def _crowded(values: Floats, low: float, high: float) -> bool:
     # Halves, because the range may overflow.
     held, _ = np.histogram(values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2))
-    return bool(held.max() > CROWDED * len(values))
+    return bool(held.max() > _CROWDED * len(values))
 
 
 def _quantile_edges(
@@ -115,14 +125,14 @@ def _quantile_edges(
 def _propose_moments(
     name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool
 ) -> Attribute:
-    """The finest period with at most MAX_PERIODS bins, and hours if times differ.
+    """The finest period with at most _MAX_PERIODS bins, and hours if times differ.
 
     `values` are days for a date, seconds for an instant; they are not all equal.
     """
     scale = 1 if kind == "date" else DAY
     first, last = float(np.floor(values.min() / scale)), float(np.floor(values.max() / scale))
     cycles: tuple[Cycle, ...] = ()
-    most = MAX_PERIODS
+    most = _MAX_PERIODS
     if kind == "datetime" and (values % DAY != 0).any():
         if last - first < 3:
             low, high = (
@@ -132,7 +142,7 @@ def _propose_moments(
             return Attribute(
                 name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing
             )
-        cycles, most = ("hour",), MAX_PERIODS // 2
+        cycles, most = ("hour",), _MAX_PERIODS // 2
     return Attribute(
         name,
         kind,
@@ -155,10 +165,10 @@ LEAK_WARNING = (
     "greatest values, rare labels) are facts about the people in it and are not protected; check it, widen it, and "
     "use a public schema for private data"
 )
-MAX_CATEGORIES = 1000
+_MAX_CATEGORIES = 1000
 # Numbers with at most this many distinct values are codes.
 MAX_CODES = 16
-# Listed values of a text column with more than MAX_CATEGORIES; the rest is "other".
+# Listed values of a text column with more than _MAX_CATEGORIES; the rest is "other".
 KEPT_CATEGORIES = 500
 OTHER = "other"
 # A text is a category, not an identifier, from this mean number of rows per value.
@@ -172,7 +182,7 @@ class _Unfit(Exception):
 
 
 def infer_schema(
-    table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
+    table: NativeTable, *, max_categories: int = _MAX_CATEGORIES, keep: Collection[str] = ()
 ) -> Schema:
     """Infer the schema of a pandas, polars or PyArrow table. Callers must show `LEAK_WARNING`.
 
@@ -207,7 +217,7 @@ def infer_schema(
 
 
 def draft_schema(
-    table: NativeTable, *, max_categories: int = MAX_CATEGORIES, keep: Collection[str] = ()
+    table: NativeTable, *, max_categories: int = _MAX_CATEGORIES, keep: Collection[str] = ()
 ) -> Schema:
     """Infer a schema; columns that cannot be asked are marked as dropped, with the reason.
 
@@ -288,7 +298,7 @@ def _infer_text(
     labels = sorted(counted.field("values").to_pylist())
     if keep or (len(labels) <= max_categories and not len(labels) == len(present) >= _SURELY_ROWS):
         return _listed(name, "categorical", labels, missing)
-    if len(labels) * _REPEATED > len(present) or max_categories < MAX_CATEGORIES:
+    if len(labels) * _REPEATED > len(present) or max_categories < _MAX_CATEGORIES:
         raise _Unfit(
             f"looks like an identifier or free text ({len(labels):,} distinct texts in {len(present):,} rows); drop it, group "
             "its values, or keep it as it is"
@@ -342,20 +352,18 @@ def _infer_number(
 def _infer_moment(
     name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool
 ) -> Attribute:
-    kind: Kind = (
-        "date"
-        if pa.types.is_date(held)
-        else "datetime"
-        if pa.types.is_timestamp(held)
-        else "duration"
-    )
+    kind: Kind = "duration"
+    if pa.types.is_date(held):
+        kind = "date"
+    elif pa.types.is_timestamp(held):
+        kind = "datetime"
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None
     days = numbers if kind == "date" else numbers / DAY
     if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
         raise _Unfit(
-            "holds times before the year 1 or after 9998, which may stand for none at all; leave those empty or drop it"
+            "holds times before the year 1 or after 9998, perhaps as a code for missing; leave these empty or drop the column"
         )
     if numbers.min() == numbers.max():
         raise _constant(present[0].as_py())

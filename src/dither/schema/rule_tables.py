@@ -38,7 +38,7 @@ def outcome_codes(rule: Determines, schema: Schema) -> Integers | None:
 def constraints(schema: Schema) -> tuple[Allowed, ...]:
     """The tables of all rules except determinations, with implied orders added."""
     rules = [rule for rule in schema.rules if not isinstance(rule, (Determines, Order))]
-    return tuple(allowed(rule, schema) for rule in (*rules, *all_orders(schema.rules)))
+    return tuple(_allowed(rule, schema) for rule in (*rules, *all_orders(schema.rules)))
 
 
 def all_orders(rules: Sequence[Rule]) -> list[Order]:
@@ -58,7 +58,7 @@ def all_orders(rules: Sequence[Rule]) -> list[Order]:
         orders |= more
 
 
-def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
+def _allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
     """The cells that satisfy a rule for some numbers in them; missing answers are exempt."""
     cells = schema.cells(rule.names)
     if cells > MAX_CELLS:
@@ -75,7 +75,7 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
             listed[[code for code in codes if code is not None]] = True
             hit = np.logical_and.outer(hit, listed)
         return Allowed(rule.names, ~hit)
-    first, last = zip(*(reach(attribute) for attribute in attributes), strict=True)
+    first, last = zip(*(_reach(attribute) for attribute in attributes), strict=True)
     grids = [np.meshgrid(*ends, indexing="ij") for ends in (first, last)]
     with np.errstate(invalid="ignore"):
         if isinstance(rule, Order):
@@ -89,7 +89,7 @@ def allowed(rule: Impossible | Order | Sum, schema: Schema) -> Allowed:
     return Allowed(rule.names, kept | unbound)
 
 
-def reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floats]:
+def _reach(attribute: Attribute, step: float | None = None) -> tuple[Floats, Floats]:
     """The smallest and the largest number of each code, in steps if given; NaN if missing."""
     gap = [np.nan] if attribute.missing else []
     if not attribute.on_line:
@@ -218,7 +218,7 @@ def breaks(schema: Schema, held: Mapping[str, Floats], slack: float = 1e-9) -> F
 
 
 def _limits(schema: Schema, codes: Codes, name: str, step: float | None) -> tuple[Floats, Floats]:
-    first, last = reach(schema[name], step)
+    first, last = _reach(schema[name], step)
     column = codes[:, schema.index(name)]
     return first[column], last[column]
 

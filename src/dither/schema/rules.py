@@ -96,8 +96,8 @@ class Sum:
 
 
 Rule = Determines | Impossible | Order | Sum
-MAX_RULES = 256
-MAX_NAMES = 6  # attributes that one rule may tie together
+_MAX_RULES = 256
+_MAX_NAMES = 6  # attributes that one rule may tie together
 
 
 def code_of_value(attribute: Attribute, value: object) -> int | None:
@@ -125,8 +125,8 @@ def rules_from_json(data: object, attributes: Sequence[Attribute]) -> tuple[Rule
     Raises:
         SchemaError: A rule is malformed; the message names it.
     """
-    if not isinstance(data, list) or len(data) > MAX_RULES:
-        raise SchemaError(f"rules must be a list of at most {MAX_RULES} objects", where="rules")
+    if not isinstance(data, list) or len(data) > _MAX_RULES:
+        raise SchemaError(f"rules must be a list of at most {_MAX_RULES} objects", where="rules")
     by_name = {attribute.name: attribute for attribute in attributes}
     return tuple(_rule(f"rule {i + 1}", entry, by_name) for i, entry in enumerate(data))
 
@@ -227,9 +227,9 @@ def _check_names(which: str, names: Sequence[object], by_name: Mapping[str, Attr
             raise SchemaError(
                 f"{which} names {name!r}, which is not an attribute", where="rules", value=name
             )
-    if not 2 <= len(set(names)) == len(names) <= MAX_NAMES:
+    if not 2 <= len(set(names)) == len(names) <= _MAX_NAMES:
         raise SchemaError(
-            f"{which} must name two to {MAX_NAMES} different attributes", where="rules"
+            f"{which} must name two to {_MAX_NAMES} different attributes", where="rules"
         )
 
 

@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dither.checks import check_choice, check_whole, is_finite
 from dither.errors import SchemaError
 from dither.schema.attribute import (
-    MAX_VALUES,
-    TEXTS,
-    Attribute,
-    check_kind,
-    check_span,
-    check_unit,
-    too_many,
-)
-from dither.schema.calendar import (
     CYCLES,
     DAY,
     LAST_DAY,
+    MAX_VALUES,
     PERIODS,
+    TEXTS,
+    Attribute,
     Cycle,
     Period,
+    check_kind,
+    check_span,
+    check_unit,
     day_number,
     period_edges,
     second_number,
+    too_many,
 )
 from dither.schema.rules import Rule, check_rules, rules_from_json
 

@@ -60,7 +60,7 @@ def unpack(data: bytes) -> tuple[JsonObject, dict[str, AnyArray]]:
             raise TypeError("its meta is not an object")
         for name, dtype, shape in header["arrays"]:
             if not isinstance(name, str) or name in arrays:
-                raise ValueError("an array without a name of its own")
+                raise ValueError("an array without a unique name")
             if dtype not in _DTYPES:
                 raise ValueError(f"an array of type {dtype!r}"[:100])
             size = np.dtype(dtype).itemsize

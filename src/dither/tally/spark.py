@@ -19,8 +19,16 @@ import pyarrow as pa
 
 from dither.errors import DitherError, InputError
 from dither.reports import Plan, plan_from_json
-from dither.tally.counting import COLUMNS, Counted, add_digests, add_table, digest_of, possible
-from dither.tally.exports import find_reports, report_files
+from dither.tally.counting import (
+    COLUMNS,
+    Counted,
+    add_digests,
+    add_table,
+    digest_of,
+    find_reports,
+    possible,
+    report_files,
+)
 from dither.tally.tally import tally_from_bytes, zero
 
 _REPORT = "report_id binary, question int, payload binary"

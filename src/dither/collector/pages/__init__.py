@@ -1,6 +1,9 @@
 """The pages of a collector: templates, static files and routes, without formulas.
 
-`add_pages` adds them to an application that already has the HTTP API.
+`add_pages` adds them to an application that already has the HTTP API. The pages that anyone
+can see are here: the first page and the participant's. Guarantee: a private campaign leaves
+no trace on the first page. The participant's address holds the campaign only; the token is
+in the fragment, which browsers do not send.
 """
 
 from __future__ import annotations
@@ -10,17 +13,25 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.pages.answers import SECURITY, failed, missing
+from dither.collector.pages.answers import SECURITY, failed, missing, page, shown_origin
 from dither.collector.pages.assets import asset, assets
 from dither.collector.pages.campaigns import campaign_routes
-from dither.collector.pages.console import Console, SignInNeeded
+from dither.collector.pages.console import (
+    Console,
+    SignInNeeded,
+    ask_to_sign_in,
+    operator_pages,
+    signing_routes,
+)
 from dither.collector.pages.new_campaign import new_campaign_routes
-from dither.collector.pages.operators import ask_to_sign_in, operator_pages, signing_routes
-from dither.collector.pages.public import home_routes, participant_routes
+from dither.collector.pages.progress import spoken_schema, title_of, until
 from dither.collector.pages.releases import release_pages
 from dither.collector.problems import cause_of
+from dither.collector.store import State
 from dither.errors import DitherError
+from dither.notice import REASON_EPSILON, weak_protection
 
 __all__ = ["add_pages"]
 
@@ -31,8 +42,8 @@ _ABSENT = ("no-campaign", "not-found")
 def add_pages(app: FastAPI, collector: Collector) -> None:
     """Add every page, and answer failed requests of browsers with a page."""
     app.include_router(_static_routes())
-    app.include_router(home_routes(collector))
-    app.include_router(participant_routes(collector))
+    app.include_router(_home_routes(collector))
+    app.include_router(_participant_routes(collector))
     app.include_router(release_pages(collector))
     console = Console(collector)
     for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
@@ -95,3 +106,77 @@ def _answer_browsers(app: FastAPI) -> None:
 def _is_browser(request: Request) -> bool:
     accepts_html = "text/html" in request.headers.get("accept", "")
     return accepts_html and not request.url.path.startswith("/v1/")
+
+
+_SCRIPTS = ("participate.js", "form.js", "fits.js", "words.js", "pages.js")
+
+
+def _home_routes(collector: Collector) -> APIRouter:
+    """Return the route of the first page, `/`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/")
+    def home() -> Response:
+        live = {
+            campaign: collector.campaigns.get(campaign) for campaign in collector.campaigns.ids()
+        }
+        listed = [
+            each for each in live.values() if each.spec.listed and each.stored.state is State.OPEN
+        ]
+        released = [
+            live[campaign] for campaign in collector.publications.public() if campaign in live
+        ]
+        return page(
+            "home.html",
+            title="Dither collector",
+            heading="Learn from many, know of none",
+            subtitle="A collector of randomised answers.",
+            campaigns=[_card(each) for each in listed],
+            releases=[_card(each) for each in released],
+            encoder=asset("dither.js"),
+        )
+
+    return routes
+
+
+def _participant_routes(collector: Collector) -> APIRouter:
+    """Return the route of the participant's page, `/c/{campaign}`."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/c/{campaign}")
+    async def participate(campaign: str) -> Response:
+        spec = (await collector.find(campaign)).spec
+        return page(
+            "participate.html",
+            title=spec.title or spec.name or "A survey without a name",
+            scripts=("participate.js",),
+            campaign=campaign,
+            purpose=_lines(spec.purpose),
+            contact=spec.contact,
+            closes=until(spec.closes),
+            epsilon=spec.epsilon,
+            tickets=spec.participation == "tokens",
+            weak=weak_protection(spec.epsilon),
+            reason=_lines(spec.epsilon_reason),
+            reason_expected=spec.epsilon > REASON_EPSILON,
+            words=spoken_schema(spec.schema),
+            encoder=asset("dither.js"),
+            parts=[asset(name) for name in _SCRIPTS],
+            origin=shown_origin(collector.public_url),
+        )
+
+    return routes
+
+
+def _card(live: Live) -> dict[str, str]:
+    """Return what the first page shows of a public campaign."""
+    return {
+        "id": live.stored.id,
+        "title": title_of(live),
+        "about": next(iter(_lines(live.spec.purpose)), ""),
+        "closes": until(live.spec.closes),
+    }
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dither.collector.answering import Question
-from dither.collector.pages.wording import answers, question_of
+from dither.collector.pages.progress import answers, question_of
 from dither.schema import Attribute, Schema
 
 MAX_BOXES = 30  # values of one attribute as boxes; of more, one is chosen from a list

@@ -17,14 +17,13 @@ from starlette.responses import Response
 
 from dither.collector.audit import acting
 from dither.collector.campaigns import Live
+from dither.collector.keys import Session
 from dither.collector.live import Progress as Counted
 from dither.collector.pages.answers import SECURITY, origin_for_operators
 from dither.collector.pages.console import Console, Form, go
-from dither.collector.pages.progress import Rates, progress_of, title_of
-from dither.collector.pages.wording import answers as spoken_answers
-from dither.collector.pages.wording import question_of
+from dither.collector.pages.progress import Rates, progress_of, question_of, title_of
+from dither.collector.pages.progress import answers as spoken_answers
 from dither.collector.problems import Problem
-from dither.collector.sessions import Session
 from dither.errors import DitherError
 from dither.notice import weak_protection
 
@@ -38,11 +37,11 @@ class _Danger:
     button: str
 
 
-DANGERS = {
+_DANGERS = {
     "close-round": _Danger(
         "Close the round?",
         (
-            "Nobody can answer this round any more, and it cannot be opened again.",
+            "This round takes no more answers, and it cannot be opened again.",
             "Answers on their way that have not been acknowledged are not counted.",
             "Its tally goes to the method, which may open the next round at once.",
         ),
@@ -52,14 +51,14 @@ DANGERS = {
         "Make the release?",
         (
             "The model is fitted to the tallies and a release is made. It is kept as it is: it cannot be made a second time.",
-            "The campaign ends. Nobody sees the release before you publish it.",
+            "The campaign ends. The release stays private until you publish it.",
         ),
         "Make the release",
     ),
     "publish": _Danger(
         "Publish the release?",
         (
-            "Anybody with the address can read and download it, ask it questions, and keep a copy.",
+            "Anyone with the address can read and download it, ask it questions, and keep a copy.",
             "You can hide it later. Copies that others have made stay with them.",
         ),
         "Publish it",
@@ -74,7 +73,7 @@ DANGERS = {
     ),
 }
 
-SAID = {
+_SAID = {
     "open": "The campaign is open and takes answers.",
     "reopen": "The closing is taken back; the round takes answers again.",
     "close-round": "The round is closed.",
@@ -90,7 +89,7 @@ LONG = {"finalise": "finalising", "publish": "publishing"}  # steps that run in 
 
 
 @dataclass
-class Fit:
+class _Fit:
     """The making or publishing of a release, in progress or failed."""
 
     step: str
@@ -104,12 +103,12 @@ class Fit:
         return int(time.monotonic() - self.begun)
 
 
-class Fits:
+class _Fits:
     """Background jobs of this process: fitting a model takes longer than a browser waits."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._under_way: dict[str, Fit] = {}
+        self._under_way: dict[str, _Fit] = {}
 
     def begin(self, campaign: str, step: str, work: Callable[[], object]) -> None:
         """Start a job in a new thread, unless one of the campaign is in progress."""
@@ -117,7 +116,7 @@ class Fits:
             known = self._under_way.get(campaign)
             if known is not None and not known.done:
                 return
-            fit = self._under_way[campaign] = Fit(step, time.monotonic())
+            fit = self._under_way[campaign] = _Fit(step, time.monotonic())
 
         def run() -> None:
             try:
@@ -132,7 +131,7 @@ class Fits:
 
         threading.Thread(target=run, name="dither-fit", daemon=True).start()
 
-    def find(self, campaign: str) -> Fit | None:
+    def find(self, campaign: str) -> _Fit | None:
         """Return the job in progress, or the last one if it failed."""
         with self._guard:
             known = self._under_way.get(campaign)
@@ -145,7 +144,7 @@ class _CampaignPages:
     def __init__(self, console: Console) -> None:
         self.console = console
         self.collector = console.collector
-        self.rates, self.fits = Rates(), Fits()
+        self.rates, self.fits = Rates(), _Fits()
 
     async def listed(self) -> dict[str, Any]:
         """Return all campaigns, open ones first, and the published ones."""
@@ -201,7 +200,7 @@ class _CampaignPages:
                 for a in live.spec.schema
             ],
             fault=fault,
-            said=SAID.get(request.query_params.get("said", ""), ""),
+            said=_SAID.get(request.query_params.get("said", ""), ""),
         )
         response.status_code = 409 if fault else 200
         return response
@@ -275,7 +274,7 @@ def campaign_routes(console: Console) -> APIRouter:
 
     @routes.get("/console/c/{campaign}/ask/{action}")
     async def ask(campaign: str, action: str, session: Session = signed_in) -> Response:
-        danger = DANGERS.get(action)
+        danger = _DANGERS.get(action)
         if danger is None or not session.principal.may_change:
             raise Problem("not-found", "there is no such step")
         found = await pages.one(campaign)
@@ -285,7 +284,7 @@ def campaign_routes(console: Console) -> APIRouter:
 
     @routes.post("/console/c/{campaign}/do/{action}")
     async def act(request: Request, campaign: str, action: str, form: Form = sent) -> Response:
-        if action in DANGERS and form.text("sure") != "yes":
+        if action in _DANGERS and form.text("sure") != "yes":
             return go(f"/console/c/{campaign}/ask/{action}")
         return await pages.act(request, form, campaign, action)
 

@@ -1,18 +1,19 @@
-"""What operators' pages share: the session, forms with a token, and the way to the sign-in.
+"""Operators' pages: sessions, forms with a token, sign-in, keys and the audit log.
 
 Guarantee: no page shows anything without a session; no form changes anything without the
 session's token and the role of a curator. Changes use the same functions as the HTTP API,
-and are in the audit log.
+and are in the audit log. A sign-in exchanges the key for a session; the key is not stored.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastapi import Request
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -20,18 +21,28 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from dither.collector.access import Access, check_form
+from dither.collector.access import (
+    Access,
+    check_form,
+    check_origin,
+    clear_cookie,
+    cookie_name,
+    set_cookie,
+)
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
+from dither.collector.connections import BODY_SECONDS
+from dither.collector.keys import Session, SignInRefused, TooManySignIns
 from dither.collector.pages.answers import SECURITY, page
+from dither.collector.pages.progress import title_of
 from dither.collector.problems import Problem
-from dither.collector.sessions import Session
+from dither.errors import DitherError
 
 T = TypeVar("T")
-FORM_SECONDS = 60.0  # for a whole form, with its file
-MAX_FIELDS = 40_000
-MAX_FIELD_BYTES = 1 << 20
-SECTIONS = (
+_FORM_SECONDS = 60.0  # for a whole form, with its file
+_MAX_FIELDS = 40_000
+_MAX_FIELD_BYTES = 1 << 20
+_SECTIONS = (
     ("/console", "Campaigns"),
     ("/console/new", "New campaign"),
     ("/console/keys", "Keys"),
@@ -86,7 +97,7 @@ class Console:
         file is deleted after the request.
         """
         session = await self.session(request)
-        fields = await read_form(request, FORM_SECONDS, max_files=1, max_fields=MAX_FIELDS)
+        fields = await _read_form(request, _FORM_SECONDS, max_files=1, max_fields=_MAX_FIELDS)
         try:
             csrf = fields.get("csrf", "")
             check_form(request, session, csrf if isinstance(csrf, str) else "")
@@ -107,16 +118,16 @@ class Console:
         self, template: str, session: Session, here: str, *, title: str, **values: Any
     ) -> HTMLResponse:
         """Render a page of the console."""
-        bar = [(address, name, address == here) for address, name in SECTIONS]
+        bar = [(address, name, address == here) for address, name in _SECTIONS]
         return page(template, title=title, bar=bar, session=session, **values)
 
 
-async def read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
+async def _read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
     """Read a form within the limits of time and size."""
     try:
         async with asyncio.timeout(seconds):
             return await request.form(
-                max_files=max_files, max_fields=max_fields, max_part_size=MAX_FIELD_BYTES
+                max_files=max_files, max_fields=max_fields, max_part_size=_MAX_FIELD_BYTES
             )
     except TimeoutError:
         raise Problem("timeout", f"the form took longer than {seconds:g} s") from None
@@ -131,3 +142,135 @@ async def read_form(request: Request, seconds: float, max_files: int, max_fields
 def go(address: str) -> Response:
     """Redirect after a form, so that reloading the page does not send it again."""
     return RedirectResponse(address, 303, SECURITY)
+
+
+PAGE = 100  # entries of the audit log
+_CONSOLE_PATH = re.compile(r"/console(/[a-z0-9/-]*)?")
+_MAX_KEY = 1024  # characters
+
+
+def _sign_in_page(wanted: str = "/console", fault: str = "", status: int = 200) -> Response:
+    return page(
+        "sign_in.html", title="Sign in", status=status, fault=fault, wanted=_console_path(wanted)
+    )
+
+
+def _console_path(wanted: str) -> str:
+    """Return a page of the console, so that a sign-in never leads to another site."""
+    return wanted if _CONSOLE_PATH.fullmatch(wanted) else "/console"
+
+
+async def ask_to_sign_in(request: Request, error: Exception) -> Response:
+    """Answer a request without a session by the sign-in page."""
+    wanted = error.wanted if isinstance(error, SignInNeeded) else "/console"
+    return _sign_in_page(wanted if request.method == "GET" else "/console", status=401)
+
+
+def signing_routes(console: Console) -> APIRouter:
+    """Return the routes for signing in and out."""
+    routes = APIRouter(include_in_schema=False)
+    sessions = console.collector.sessions
+
+    @routes.post("/console/sign-in")
+    async def sign_in(request: Request) -> Response:
+        check_origin(request)
+        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        key, wanted = fields.get("key", ""), fields.get("wanted", "")
+        assert isinstance(key, str)
+        assert isinstance(wanted, str)
+        try:
+            value, _ = await run_in_threadpool(sessions.sign_in, key[:_MAX_KEY])
+        except SignInRefused:
+            return _sign_in_page(wanted, "This is not a key of this collector.", 403)
+        except TooManySignIns as error:
+            return _sign_in_page(wanted, f"{str(error).capitalize()}.", 429)
+        response = go(_console_path(wanted))
+        set_cookie(request, response, value)
+        return response
+
+    @routes.post("/console/sign-out")
+    async def sign_out(request: Request) -> Response:
+        session = await console.session(request)
+        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        check_origin(request)
+        csrf = fields.get("csrf", "")
+        if isinstance(csrf, str) and session.allows(csrf):
+            cookie = request.cookies.get(cookie_name(request), "")
+            await run_in_threadpool(sessions.sign_out, cookie)
+        response = go("/console")
+        clear_cookie(request, response)
+        return response
+
+    return routes
+
+
+def operator_pages(console: Console) -> APIRouter:
+    """Return the routes for keys and the audit log."""
+    routes = APIRouter(include_in_schema=False)
+    keys, store = console.collector.keys, console.collector.store
+    signed_in, sent = Depends(console.session), Depends(console.form)
+
+    async def show_keys(
+        session: Session, fault: str = "", made: tuple[str, str] | None = None
+    ) -> Response:
+        listed = await run_in_threadpool(keys.listed)
+        response = console.page(
+            "keys.html", session, "/console/keys", title="Keys", keys=listed, fault=fault, made=made
+        )
+        response.status_code = 409 if fault else 200
+        return response
+
+    @routes.get("/console/keys")
+    async def listed(session: Session = signed_in) -> Response:
+        return await show_keys(session)
+
+    @routes.post("/console/keys")
+    async def create(form: Form = sent) -> Response:
+        name, role = form.text("name"), form.text("role")
+        try:
+            key = await console.change(form, "create-key", lambda: keys.create(name, role))
+        except DitherError as error:
+            return await show_keys(form.session, str(error))
+        return await show_keys(form.session, made=(name, key))
+
+    @routes.get("/console/keys/revoke/{name}")
+    async def ask(name: str, session: Session = signed_in) -> Response:
+        return console.page(
+            "revoke.html", session, "/console/keys", title="Revoke the key?", name=name
+        )
+
+    @routes.post("/console/keys/revoke/{name}")
+    async def revoke(name: str, form: Form = sent) -> Response:
+        try:
+            await console.change(form, "revoke-key", lambda: keys.revoke(name))
+        except DitherError as error:
+            return await show_keys(form.session, str(error))
+        return go("/console/keys")
+
+    @routes.get("/console/audit")
+    async def audit(request: Request, session: Session = signed_in) -> Response:
+        given = request.query_params.get("before", "")
+        before = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
+        entries = await run_in_threadpool(store.audit.entries, None, before, PAGE)
+        titles = {
+            entry.campaign: _title(console, entry.campaign) for entry in entries if entry.campaign
+        }
+        older = entries[-1].number if len(entries) == PAGE else None
+        return console.page(
+            "audit.html",
+            session,
+            "/console/audit",
+            title="Audit",
+            entries=entries,
+            titles=titles,
+            older=older,
+        )
+
+    return routes
+
+
+def _title(console: Console, campaign: str) -> str:
+    try:
+        return title_of(console.collector.campaigns.get(campaign))
+    except DitherError:
+        return campaign

@@ -1,4 +1,4 @@
-"""The progress of a campaign as operators' pages show it: counts, rate and precision.
+"""A campaign as pages show it: its schema in plain words, counts, rate and precision.
 
 The precision is the mean standard error of one cell, from the mechanisms' variance at a
 frequency of 1 / cells: noise only, before any model. It falls with the square root of the
@@ -17,16 +17,105 @@ from statistics import fmean
 
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
-from dither.collector.pages.wording import question_of
 from dither.collector.rounds import expected_reports, has_excess
 from dither.collector.store import State
 from dither.mechanisms import Mechanism
+from dither.release.pages import moment
 from dither.reports import Plan
+from dither.reports.plan import closing_seconds
+from dither.schema import Attribute, Schema
+from dither.types import JsonObject
 
-WINDOW_SECONDS = 3600.0
-MIN_SECONDS = 10.0  # of observation before a rate is shown
-MAX_SAMPLES = 400
-REASONS = {
+_NO_ANSWER = "No answer"
+
+
+def until(closes: str | None) -> str:
+    """Return when a campaign closes automatically, as a day or to the minute; empty if never."""
+    return moment(closing_seconds(closes)) if closes and "T" in closes else closes or ""
+
+
+def spoken_schema(schema: Schema) -> JsonObject:
+    """Return question, help, answers and groups of each attribute; for numbers also the range."""
+    return {attribute.name: _spoken(attribute) for attribute in schema}
+
+
+def question_of(attribute: Attribute) -> str:
+    """Return the question, or the attribute's name if it has none."""
+    return attribute.question or attribute.name
+
+
+def _spoken(attribute: Attribute) -> JsonObject:
+    out: JsonObject = {
+        "question": question_of(attribute),
+        "help": attribute.help,
+        "labels": answers(attribute),
+        "groups": [*attribute.group_names, *([_NO_ANSWER] if attribute.missing else [])],
+    }
+    if attribute.on_line:
+        out |= _range(attribute)
+    return out
+
+
+def answers(attribute: Attribute) -> list[str]:
+    """Return the text of each code; the missing value, if any, is the last."""
+    plain = (
+        _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
+    )
+    if attribute.missing:
+        plain.append(_NO_ANSWER)
+    return [
+        *(own or word for own, word in zip(attribute.captions, plain, strict=False)),
+        *plain[len(attribute.captions) :],
+    ]
+
+
+def _listed(attribute: Attribute) -> list[str]:
+    if attribute.kind == "boolean":
+        return ["No", "Yes"]
+    return list(attribute.labels[: attribute.answers])
+
+
+def _stretches(attribute: Attribute) -> list[str]:
+    """Return bins in words: whole numbers inclusive, others up to the next bin."""
+    exact, last, out = set(attribute.atoms), attribute.edges[-1], []
+    unit = " s" if attribute.kind == "duration" else ""
+    for low, high in attribute.line.ends:
+        if low == high:
+            out.append(f"exactly {_shown(low)}{unit}")
+        elif attribute.unit == 1.0 and high - 1 > low and not {low, high} & exact:
+            top = high if high == last else high - 1
+            out.append(f"{_shown(low)} to {_shown(top)}{unit}")
+        else:
+            start = f"above {_shown(low)}, " if low in exact else f"{_shown(low)} "
+            end = (
+                f"to {_shown(high)}"
+                if high == last and high not in exact
+                else f"to below {_shown(high)}"
+            )
+            out.append(f"{start}{end}{unit}")
+    return out
+
+
+def _range(attribute: Attribute) -> JsonObject:
+    if attribute.kind in ("date", "datetime"):
+        low, high = (attribute.shown(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
+        return {"range": [low, high], "between": f"From {low} to before {high}."}
+    numbers = (*attribute.edges, *attribute.atoms)
+    unit = ", in seconds" if attribute.kind == "duration" else ""
+    return {
+        "range": [min(numbers), max(numbers)],
+        "between": f"A number from {_shown(min(numbers))} to {_shown(max(numbers))}{unit}.",
+    }
+
+
+def _shown(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) and abs(number) < 1e15 else f"{number:,.6g}"
+
+
+_WINDOW_SECONDS = 3600.0
+_MIN_SECONDS = 10.0  # of observation before a rate is shown
+_MAX_SAMPLES = 400
+_REASONS = {
     "answered": "had answered in an earlier round",
     "conflict": "had answered already, otherwise",
     "round-closed": "came after the round was closed",
@@ -87,12 +176,12 @@ class Rates:
         """Add a count; return the rate, or None while it is too early to say."""
         now = self._clock()
         with self._guard:
-            seen = self._seen.setdefault(campaign, deque(maxlen=MAX_SAMPLES))
-            while seen and seen[0][0] < now - WINDOW_SECONDS:
+            seen = self._seen.setdefault(campaign, deque(maxlen=_MAX_SAMPLES))
+            while seen and seen[0][0] < now - _WINDOW_SECONDS:
                 seen.popleft()
             seen.append((now, reports))
             first, before = seen[0]
-        return None if now - first < MIN_SECONDS else 60 * (reports - before) / (now - first)
+        return None if now - first < _MIN_SECONDS else 60 * (reports - before) / (now - first)
 
 
 def title_of(live: Live) -> str:
@@ -146,7 +235,7 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
         error_now=now,
         error_planned=planned,
         refused=tuple(
-            (REASONS.get(cause, cause), count) for cause, count in counted.refused.items()
+            (_REASONS.get(cause, cause), count) for cause, count in counted.refused.items()
         ),
     )
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from dither.errors import SchemaError
 from dither.schema import Attribute, Schema, schema_from_json
-from dither.schema.calendar import PERIODS
+from dither.schema.attribute import PERIODS
 from dither.types import JsonObject
 
-MAX_CARDS = 200
+_MAX_CARDS = 200
 KINDS = {
     "categorical": "One of several answers",
     "ordinal": "One of several answers in order",
@@ -144,7 +144,7 @@ class SchemaForm:
 
     def with_card(self) -> SchemaForm:
         """Return the form with one more, empty card."""
-        return replace(self, cards=(*self.cards, _AttributeCard())[:MAX_CARDS])
+        return replace(self, cards=(*self.cards, _AttributeCard())[:_MAX_CARDS])
 
     def without(self, number: int) -> SchemaForm:
         """Return the form without a card; at least one stays."""
@@ -155,7 +155,7 @@ class SchemaForm:
 def read_cards(text: Callable[[str], str]) -> SchemaForm:
     """Read the cards of a form; `text` returns a field by name."""
     cards: list[_AttributeCard] = []
-    while len(cards) < MAX_CARDS and text(f"a{len(cards)}-kind"):
+    while len(cards) < _MAX_CARDS and text(f"a{len(cards)}-kind"):
         at = f"a{len(cards)}-"
         kind = text(f"{at}kind")
         cards.append(
