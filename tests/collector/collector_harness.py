@@ -21,7 +21,8 @@ import nursery
 import pytest
 from tests.programs import require
 
-from dither.client.transport import Answer, Connection
+from dither.client import Answer
+from dither.client.transport import Connection
 from dither.collector.app import Pages
 from dither.collector.collector import Collector
 from dither.collector.connections import ConnectionLimits

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_mixture import CARDINALITIES, COLUMNS, sparse
 
+from dither.fit import AnswerCounts, norm_sub
 from dither.fit.mixture import fit as mixture_fit
 from dither.fit.mixture.descent import Descent
 from dither.fit.mixture.edges import (
@@ -40,8 +41,6 @@ from dither.fit.mixture.targets import (
     pair_targets,
     trees,
 )
-from dither.fit.pool import AnswerCounts
-from dither.fit.project import norm_sub
 from dither.mechanisms import kernels, mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema

@@ -17,8 +17,7 @@ from tests.client.small_collector import (
     stored,
 )
 
-from dither.client import Answer, Device, Participant
-from dither.client.announcement import Announcement, read_announcement
+from dither.client import Announcement, Answer, Device, Participant, read_announcement
 from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
 from dither.client.fleet import SimulatedFleet, submit_round
 from dither.client.participant import MAX_SLEEP
