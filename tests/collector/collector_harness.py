@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from tests.programs import require
 
 from dither.client import Answer
 from dither.client.transport import Connection
+from dither.collector import questions
 from dither.collector.app import Pages
 from dither.collector.collector import Collector
 from dither.collector.connections import ConnectionLimits
@@ -49,8 +51,14 @@ RECORD = {"colour": "green", "member": True, "score": 4.5}
 
 
 @pytest.fixture(autouse=True)
-def closed_connections() -> Iterator[None]:
-    """Closes what a failed test leaves open, so that its own error is the one to read. For the folders' conftest files."""
+def closed_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes what a failed test leaves open, so that its own error is the one to read. For the folders' conftest files.
+
+    Collectors in this process have their processes for questions forked. Collectors in processes
+    of their own start them as users' collectors do.
+    """
+    forking = SimpleNamespace(Popen=nursery.QuestionProcess, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(questions, "subprocess", forking)
     yield
     while OPEN:
         OPEN.pop().close()
