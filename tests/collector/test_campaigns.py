@@ -77,7 +77,7 @@ def test_every_method_goes_from_create_to_release_with_a_restart_after_each_step
     assert live.stored.state is State.FINALISED
     archive = zipfile.ZipFile(io.BytesIO(Campaigns(open_store()).release(campaign)))
     archive.extractall(tmp_path / "release")
-    from dither.release.folder import load_release
+    from dither.release import load_release
 
     release = load_release(tmp_path / "release")
     assert (release.participants, release.rounds, release.simulated, release.truth) == (
