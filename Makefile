@@ -66,10 +66,11 @@ check: setup
 test: setup
 	+$(MAKE) --no-print-directory --jobs=2 lint pytest-all
 
+# Tests of servers wait, the slow ones for time-outs, databases and browsers as well: more workers
+# than the two cores overlap that.
 pytest-check: setup
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n 3
 
-# Many slow tests wait for time-outs, databases and browsers; more workers than cores overlap that.
 pytest-all: setup
 	$(BIN)/python -m pytest -n 4
 
