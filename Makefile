@@ -16,13 +16,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo demo-web pictures check test lint docs bench soak sbom lock clean
+.PHONY: setup demo demo-web pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Everything from a registry must have a hash that requirements/ lists. Without build isolation the
 # tools that build source packages are those of requirements/build.txt, not fetched unchecked.
 LOCKED := $(PIP) --require-hashes --no-build-isolation --use-pep517
 LOCKS := $(addprefix requirements/,build.txt core.txt server.txt dev.txt bench.txt)
+
+# Tests start the package in hundreds of processes; without cached bytecode each compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(VENV)/.ready
 
@@ -56,11 +59,20 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-check: lint
-	$(BIN)/python -m pytest -m "not slow"
+# The linters and types keep one core busy, so they run beside the tests.
+check: setup
+	+$(MAKE) --no-print-directory --jobs=2 lint pytest-check
 
-test: lint
-	$(BIN)/python -m pytest
+test: setup
+	+$(MAKE) --no-print-directory --jobs=2 lint pytest-all
+
+# Tests of servers wait, the slow ones for time-outs, databases and browsers as well: more workers
+# than the two cores overlap that.
+pytest-check: setup
+	$(BIN)/python -m pytest -m "not slow" -n 3
+
+pytest-all: setup
+	$(BIN)/python -m pytest -n 4
 
 docs: setup
 	$(BIN)/python -m tools.site

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError, SchemaError, TableError
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import dither
-from dither._histogram import several_values
+from dither import several_values
 from dither.central.curator import central_release
 
 STORED = Path(__file__).with_name("seeded_figures.json")

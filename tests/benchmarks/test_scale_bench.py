@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import scale
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.lab.harness import NotAvailable, execute
 from dither.lab.harness.process import peak_megabytes, run_isolated
 

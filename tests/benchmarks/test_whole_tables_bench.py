@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import whole_tables
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.lab.harness import execute
 from dither.methods import start
 from dither.release.replicates import redraw

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dither.central import noise
+from dither.central import CENTRAL, CentralMethod, noise
 from dither.central.audit import audit_central
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
-from dither.central.methods import CENTRAL, CentralMethod
 from dither.central.noise import seeded_source
 
 # Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare. With the default number
@@ -20,8 +19,9 @@ from dither.central.noise import seeded_source
 # privbayes; four standard deviations are left.
 POWER = {"dawa": 0.64, "fourier": 0.45, "privbayes": 0.73}
 QUICK = ("laplace", "threshold", "hierarchical", "projection")
+FAST_LANE = ("laplace", "hierarchical")
 BY_SPEED = [
-    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in CENTRAL
+    pytest.param(name, marks=[] if name in FAST_LANE else [pytest.mark.slow]) for name in CENTRAL
 ]
 
 
@@ -31,7 +31,10 @@ CASES = [*((name, "add-remove") for name in CENTRAL), *((name, "replace") for na
 
 @pytest.mark.parametrize(
     ("name", "neighbours"),
-    [pytest.param(*case, marks=[] if case[0] in QUICK else [pytest.mark.slow]) for case in CASES],
+    [
+        pytest.param(*case, marks=[] if case[0] in FAST_LANE else [pytest.mark.slow])
+        for case in CASES
+    ],
 )
 def test_correct_methods_pass(name: str, neighbours: Neighbours) -> None:
     trials = None if name in POWER else 600

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither.cli
+from dither.central import CENTRAL, central_method
 from dither.central.curator import central_release, whole_cells
 from dither.central.measurement import check_counts, check_neighbours, domain_size
-from dither.central.methods import CENTRAL, central_method
 from dither.errors import (
     InputError,
     ParameterError,
@@ -24,11 +24,9 @@ from dither.errors import (
     SchemaError,
 )
 from dither.notice import REPLAYABLE
-from dither.release import Release
+from dither.release import Release, check_target
 from dither.release.cells import CENTRAL_TRUST
-from dither.release.folder import check_target
-from dither.schema import Schema
-from dither.schema.attribute import Attribute
+from dither.schema import Attribute, Schema
 from dither.schema.cells import count_cells
 from dither.tally.archive import pack
 

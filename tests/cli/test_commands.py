@@ -13,7 +13,7 @@ import pytest
 
 from dither.central import CENTRAL
 from dither.cli import VERBS, run
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.mechanisms import MEANS as REGISTERED_MEANS
 from dither.mechanisms import MECHANISMS, NAMES
 from dither.methods import HISTOGRAMS, MEANS, METHODS

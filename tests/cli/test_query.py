@@ -14,7 +14,7 @@ import pytest
 
 import dither
 from dither.cli import run
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.methods import start
 from dither.release import Call, Release
 from dither.simulate import simulate

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dither.client import Answer, Device, Participant, Unreachable
-from dither.client.transport import Transport
+from dither.client import Answer, Device, Participant, Transport, Unreachable
 from dither.reports import Plan, decode, question
 from dither.reports.plan import report_id
 from dither.schema import Attribute, Schema

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dither.client.transport import Connection, Unreachable
+from dither.client import Unreachable
+from dither.client.transport import Connection
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

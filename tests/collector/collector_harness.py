@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,7 +23,9 @@ import nursery
 import pytest
 from tests.programs import require
 
-from dither.client.transport import Answer, Connection
+from dither.client import Answer
+from dither.client.transport import Connection
+from dither.collector import questions
 from dither.collector.app import Pages
 from dither.collector.collector import Collector
 from dither.collector.connections import ConnectionLimits
@@ -48,8 +52,14 @@ RECORD = {"colour": "green", "member": True, "score": 4.5}
 
 
 @pytest.fixture(autouse=True)
-def closed_connections() -> Iterator[None]:
-    """Closes what a failed test leaves open, so that its own error is the one to read. For the folders' conftest files."""
+def closed_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Closes what a failed test leaves open, so that its own error is the one to read. For the folders' conftest files.
+
+    Collectors in this process have their processes for questions forked. Collectors in processes
+    of their own start them as users' collectors do.
+    """
+    forking = SimpleNamespace(Popen=nursery.QuestionProcess, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(questions, "subprocess", forking)
     yield
     while OPEN:
         OPEN.pop().close()
@@ -129,6 +139,14 @@ class ServerProcess:
             self.kill()
 
 
+class _PromptServer(CollectorServer):
+    """Ends within 10 ms of being asked to; uvicorn looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.01)
+
+
 class ServerThread:
     """A collector in a thread of this process, so that a test can look inside and use methods of its own."""
 
@@ -142,7 +160,7 @@ class ServerThread:
         **limits: Any,
     ) -> None:
         self.collector = Collector(store, queue)
-        self.server = CollectorServer(
+        self.server = _PromptServer(
             *(self.collector, KEY, ConnectionLimits(**limits)),
             log_level="critical",
             log_config=None,

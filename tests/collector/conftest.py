@@ -19,7 +19,7 @@ from collector_harness import (
 from synthetic_machines import METHOD
 
 from dither.collector.store import Store
-from dither.methods.registry import METHODS
+from dither.methods import METHODS
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 One process loads them and forks for each collector that is asked for. What it forks has its own memory, files and signals, can be
 killed like any other, and runs the same code; only the loading is shared. `Collector` looks like `subprocess.Popen` to a test.
+`QuestionProcess` does the same for the process in which a collector answers questions and reads files.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -25,20 +27,25 @@ class Collector:
     """A forked collector: as much of `subprocess.Popen` as the tests use."""
 
     def __init__(self, code: str, *arguments: str) -> None:
-        asked = json.dumps(
-            {"code": code, "arguments": arguments, "environment": dict(os.environ)}
-        ).encode()
-        assert len(asked) < MOST
-        ends = [
-            os.pipe() for _ in range(3)
-        ]  # what it prints, what it complains of, and how it ends
+        ends = [os.pipe(), os.pipe()]
         try:
-            socket.send_fds(nursery(), [asked], [write for _, write in ends])
+            self._fork(code, arguments, [write for _, write in ends])
         finally:
             for _, write in ends:
                 os.close(write)
-        self.stdout, self.stderr = (os.fdopen(read, encoding="utf-8") for read, _ in ends[:2])
-        self._end = os.fdopen(ends[2][0], "rb", buffering=0)
+        self.stdout, self.stderr = (os.fdopen(read, encoding="utf-8") for read, _ in ends)
+
+    def _fork(self, code: str, arguments: Sequence[str], handles: list[int]) -> None:
+        """Start it with standard output, standard error, and a handle to be kept under its number."""
+        task = {"code": code, "arguments": arguments, "kept": handles[2:]}
+        asked = json.dumps({**task, "environment": dict(os.environ)}).encode()
+        assert len(asked) < MOST
+        ended, write = os.pipe()
+        try:
+            socket.send_fds(nursery(), [asked], [write, *handles])
+        finally:
+            os.close(write)
+        self._end = os.fdopen(ended, "rb", buffering=0)
         self.returncode: int | None = None
         self.pid = int(self._line())
 
@@ -102,6 +109,19 @@ class Collector:
         self.send_signal(signal.SIGKILL)
 
 
+class QuestionProcess(Collector):
+    """Takes the place of `subprocess.Popen` in `dither.collector.questions`."""
+
+    def __init__(self, command: Sequence[str], pass_fds: Sequence[int], **_: Any) -> None:
+        code, *arguments = command[command.index("-c") + 1 :]
+        self._fork(code, arguments, [1, 2, *pass_fds])
+
+    def wait(self, timeout: float | None = None) -> int:
+        status = super().wait(timeout)
+        self._end.close()
+        return status
+
+
 @cache
 def nursery() -> socket.socket:
     """The way to the process that forks, which is started when first needed and ends with this one."""
@@ -127,7 +147,7 @@ def next_collector(asked: socket.socket) -> dict[str, Any]:
         signal.SIGCHLD, signal.SIG_IGN
     )  # those that wait for collectors are waited for by nobody
     while True:
-        message, handles, _, _ = socket.recv_fds(asked, MOST, 3)
+        message, handles, _, _ = socket.recv_fds(asked, MOST, 4)
         if not message:
             os._exit(0)
         while not message.endswith(b"}}"):  # the environment is last
@@ -139,18 +159,19 @@ def next_collector(asked: socket.socket) -> dict[str, Any]:
             os.close(handle)
 
 
-def _minded(task: dict[str, Any], out: int, err: int, end: int) -> dict[str, Any]:
+def _minded(task: dict[str, Any], end: int, out: int, err: int, *kept: int) -> dict[str, Any]:
     """Fork once more, so that somebody waits for the collector and tells how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     born = os.fork()
     if born == 0:
         os.close(end)
-        for handle, place in ((out, 1), (err, 2)):
-            os.dup2(handle, place)
-            os.close(handle)
+        for handle, place in zip((out, err, *kept), (1, 2, *task["kept"]), strict=True):
+            if handle != place:
+                os.dup2(handle, place)
+                os.close(handle)
         return task
-    os.close(out)
-    os.close(err)
+    for handle in (out, err, *kept):
+        os.close(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.write(end, f"{born}\n".encode())
     os.write(end, f"{os.waitpid(born, 0)[1]}\n".encode())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dither.fit import Independent, Marginal
-from dither.methods.machine import ProtocolMachine
+from dither.methods import ProtocolMachine
 from dither.methods.registry import Method
 from dither.reports import Plan, question
 

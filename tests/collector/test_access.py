@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dither import cli
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector.access import check_form, clear_cookie, set_cookie
 from dither.collector.audit import ITSELF, acting
 from dither.collector.collector import Collector

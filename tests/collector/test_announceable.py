@@ -11,7 +11,7 @@ import pytest
 from collector_harness import Caller, asked_tokens, describe, envelope_of, plan_of
 from synthetic_machines import Synthetic
 
-from dither.client.announcement import read_announcement
+from dither.client import read_announcement
 from dither.collector.campaigns import Campaigns
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import State

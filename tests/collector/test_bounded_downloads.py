@@ -22,7 +22,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector.releases import MAX_DOWNLOADS
 from dither.collector.sqlite import SqliteStore
 

@@ -20,7 +20,7 @@ from collector_harness import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector.sqlite import SqliteStore
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector import collector
 from dither.collector.sqlite import SqliteStore
 
@@ -189,7 +189,7 @@ def test_sigterm_ends_within_ten_seconds_though_an_operator_closes_a_round(tmp_p
 
 
 def _try(url: str, what: str, given: dict[str, Any], answers: list[Answer] | None) -> None:
-    from dither.client.transport import Unreachable
+    from dither.client import Unreachable
 
     own = Caller(url, timeout=60.0)
     try:

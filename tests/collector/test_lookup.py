@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, envelope_of, plan_of, token_of
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector.collector import MAX_LOOKUPS, Collector
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Outcome, Store, StoreUnavailable

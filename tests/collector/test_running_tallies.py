@@ -22,7 +22,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector import tallies
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import StoreUnavailable

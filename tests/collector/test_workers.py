@@ -14,7 +14,7 @@ import pytest
 from collector_harness import Caller, Cluster, envelope_of, plan_of, token_of, until
 
 from dither.cli import run
-from dither.client.transport import Unreachable
+from dither.client import Unreachable
 from dither.collector.metrics import Metrics, retire
 from dither.collector.store import Outcome
 

@@ -23,11 +23,11 @@ from collector_harness import (
 )
 from synthetic_machines import METHOD
 
-from dither.client.transport import Unreachable
+from dither.client import Unreachable
 from dither.collector.campaigns import Campaigns
 from dither.collector.serving import open_store
 from dither.collector.tallies import rebuild
-from dither.methods.registry import METHODS
+from dither.methods import METHODS
 from dither.reports.plan import report_id
 
 pytestmark = pytest.mark.slow

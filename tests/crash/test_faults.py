@@ -22,7 +22,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Unreachable
+from dither.client import Unreachable
 from dither.collector.postgres import PostgresStore
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound

@@ -27,7 +27,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Unreachable
+from dither.client import Unreachable
 from dither.collector.campaigns import Campaigns
 from dither.collector.serving import open_store
 from dither.collector.tallies import rebuild

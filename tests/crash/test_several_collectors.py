@@ -26,7 +26,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Answer, Unreachable
+from dither.client import Answer, Unreachable
 from dither.collector.postgres import PostgresStore
 from dither.collector.tallies import rebuild
 from dither.reports import plan_from_json

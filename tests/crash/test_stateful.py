@@ -22,7 +22,7 @@ from dither.collector.collector import judge
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Outcome, State
 from dither.errors import StateError, TooFewAnswers
-from dither.methods.registry import METHODS
+from dither.methods import METHODS
 from dither.reports import Envelope, Report
 from dither.reports.plan import report_id
 from dither.tally import tally_from_bytes

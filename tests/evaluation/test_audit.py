@@ -43,7 +43,8 @@ from dither.mechanisms import (
 from dither.randomness import RandomStream
 
 NAMES = tuple(name for name in LOCAL_NAMES if name != "best")
-SLOW = ("bloom", "strategy")  # whose reports take a device longest
+# Their reports take a device longest; mechanisms of the same families stay in the fast lane.
+SLOW = ("bloom", "strategy", "hybrid", "several-means", "duchi-vector")
 BY_SPEED = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in NAMES]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_mixture import CARDINALITIES, COLUMNS, sparse
 
+from dither.fit import AnswerCounts, norm_sub
 from dither.fit.mixture import fit as mixture_fit
 from dither.fit.mixture.descent import Descent
 from dither.fit.mixture.edges import (
@@ -40,8 +41,6 @@ from dither.fit.mixture.targets import (
     pair_targets,
     trees,
 )
-from dither.fit.pool import AnswerCounts
-from dither.fit.project import norm_sub
 from dither.mechanisms import kernels, mechanism
 from dither.reports import question
 from dither.schema import Attribute, Schema
@@ -193,7 +192,9 @@ def test_a_copy_is_found_from_so_few_reports_that_its_cells_are_noise() -> None:
     assert found >= 10, "4 of 20 without the third test, 13 with it"
 
 
-@pytest.mark.parametrize(("people", "epsilon"), [(100, 4.0), (60, 8.0)])
+@pytest.mark.parametrize(
+    ("people", "epsilon"), [(100, 4.0), pytest.param(60, 8.0, marks=pytest.mark.slow)]
+)
 def test_independent_attributes_with_hardly_anybody_in_a_cell_are_not_taken_for_copies(
     people: int, epsilon: float
 ) -> None:
@@ -339,7 +340,10 @@ def chain_of(rng: np.random.Generator, people: int) -> list[np.ndarray]:
     return codes
 
 
-@pytest.mark.parametrize(("people", "epsilon", "seed"), [(30_000, 2.0, 3), (12_000, 3.0, 4)])
+@pytest.mark.parametrize(
+    ("people", "epsilon", "seed"),
+    [pytest.param(30_000, 2.0, 3, marks=pytest.mark.slow), (12_000, 3.0, 4)],
+)
 def test_a_chain_is_tied_along_its_whole_length(people: int, epsilon: float, seed: int) -> None:
     """Every pair of the chain is nearer the truth than its own reports are, than without edges and, its second link, than with one
     edge only; that a fit has learnt the chain without edges, at a price, does not keep them away."""

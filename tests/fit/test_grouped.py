@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.errors import ParameterError
-from dither.fit import Independent
+from dither.fit import Independent, triangulate
 from dither.fit.junction_tree import JunctionTree
 from dither.fit.ruled import add_up, grouped_marginal
-from dither.fit.triangulate import triangulate
 
 
 def test_groups_add_up_the_cells_one_by_one():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
+from dither.fit import norm_sub
 from dither.fit.joint import (
     Encoding,
     View,
@@ -13,7 +14,6 @@ from dither.fit.joint import (
     simplex_lasso,
     view_weight,
 )
-from dither.fit.project import norm_sub
 
 JOINT = np.array([[0.35, 0.05, 0.0], [0.05, 0.05, 0.5]])
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture, sparse
 
+from dither.fit import AnswerCounts
 from dither.fit.mixture import fit as mixture_fit
 from dither.fit.mixture.descent import Descent, State
 from dither.fit.mixture.fit import (
@@ -28,7 +29,6 @@ from dither.fit.mixture.targets import (
     pair_targets,
     trees,
 )
-from dither.fit.pool import AnswerCounts
 from dither.mechanisms import kernels
 from dither.reports import question
 

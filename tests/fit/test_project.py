@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dither.errors import ParameterError
-from dither.fit.project import clip, norm, norm_cut, norm_mul, norm_sub, projection
+from dither.fit import norm_sub, projection
+from dither.fit.project import clip, norm, norm_cut, norm_mul
 
 raw_estimates = st.lists(st.floats(-2, 2, allow_nan=False), min_size=2, max_size=30).map(np.array)
 

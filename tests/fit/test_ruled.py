@@ -9,9 +9,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import StateError
-from dither.fit import Model, model_from_bytes
+from dither.fit import Independent, Model, model_from_bytes
 from dither.fit.bayes_net import BayesNet
-from dither.fit.model import Independent
 from dither.fit.ruled import Ruled
 from dither.schema import Attribute, Schema
 from dither.schema.rule_tables import all_orders, broken

@@ -11,7 +11,7 @@ import pytest
 from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture
 
 from dither.datasets import generate_network
-from dither.fit import answers_of
+from dither.fit import AnswerCounts, answers_of
 from dither.fit.mixture import fit as mixture_fit
 from dither.fit.mixture import set_fit
 from dither.fit.mixture.descent import Descent, State, Tied
@@ -37,7 +37,6 @@ from dither.fit.mixture.set_fit import (
     set_targets,
 )
 from dither.fit.mixture.targets import Edges, pair_targets, tables_pay
-from dither.fit.pool import AnswerCounts
 from dither.mechanisms import kernels
 from dither.methods import start
 from dither.methods.mixture.machine import as_model as fitted_model

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from dither._histogram import collect, histogram
+from dither import histogram
+from dither._histogram import collect
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import kernels
 from dither.mechanisms import mechanism as build

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dither._histogram import fill, histogram, several_values
+from dither import histogram, several_values
+from dither._histogram import fill
 from dither.errors import InputError, ParameterError, TableError
 from dither.mechanisms import Unary, sue
 

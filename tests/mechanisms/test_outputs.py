@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
-from dither.mechanisms import GRR, SetStrategy, kernels, mechanism_from_json
-from dither.mechanisms.square_wave import SquareWave, half_width
+from dither.mechanisms import GRR, SetStrategy, SquareWave, kernels, mechanism_from_json
+from dither.mechanisms.square_wave import half_width
 from dither.randomness import RandomStream
 
 TRUTH = np.bincount(

@@ -8,9 +8,8 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, StateError
 from dither.fit.bayes_net import BayesNet, candidates_computed
-from dither.methods import MethodRun, restore
+from dither.methods import Campaign, MethodRun, restore
 from dither.methods.bayesnet import BayesNetParameters, BayesNetwork
-from dither.methods.machine import Campaign
 from dither.schema import Schema
 from dither.simulate import simulate
 

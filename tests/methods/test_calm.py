@@ -7,9 +7,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, StateError
-from dither.methods import MethodRun, restore
+from dither.methods import Campaign, MethodRun, restore
 from dither.methods.calm import Calm, CalmParameters, choose_cover, reconstruct
-from dither.methods.machine import Campaign
 from dither.simulate import simulate
 
 NETWORK = generate_network((3, 2, 4, 3, 2), parents=1, strength=2.0, seed=4)

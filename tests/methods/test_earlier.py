@@ -14,8 +14,8 @@ from dither.datasets import generate_network
 from dither.errors import ReportError
 from dither.evaluation.metrics import marginal
 from dither.fit import answers_of
-from dither.methods import MethodRun, restore, start
-from dither.methods.prior import EarlierReports, pooled_answers
+from dither.methods import EarlierReports, MethodRun, restore, start
+from dither.methods.prior import pooled_answers
 from dither.schema.table import decode, plain_layout
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack

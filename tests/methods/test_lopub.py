@@ -8,9 +8,9 @@ import pytest
 from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
 from dither.fit import Model
 from dither.mechanisms import BloomRappor
-from dither.methods import MethodRun, restore
+from dither.methods import Campaign, MethodRun, ProtocolMachine, restore
 from dither.methods.lopub import LoPub, LoPubParameters, noise_aware
-from dither.methods.machine import Campaign, ProtocolMachine, build_parameters
+from dither.methods.machine import build_parameters
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero

@@ -6,10 +6,9 @@ PrivIncr (section 7) leaves missing values as future work.
 import numpy as np
 import pytest
 
-from dither.methods import bayesnet, calm, fourier, privincr
+from dither.methods import Campaign, bayesnet, calm, fourier, privincr
 from dither.methods import privincr as noincremental
 from dither.methods.jtree_nonprivate import publish_nonprivate
-from dither.methods.machine import Campaign
 from dither.schema import Attribute, Schema
 from dither.schema.table import decode, encode, plain_layout
 from dither.simulate import simulate

@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.datasets.generated import RandomNetwork as Network
-from dither.datasets.generated import generate_network
+from dither.datasets import RandomNetwork as Network
+from dither.datasets import generate_network
 from dither.errors import DitherError, ParameterError
 from dither.fit import answers_of
 from dither.fit.mixture.targets import pair_targets
 from dither.mechanisms import kernels
-from dither.methods import MethodRun, restore
+from dither.methods import Campaign, MethodRun, restore
 from dither.methods.independent import IndependentParameters, IndependentProtocol
-from dither.methods.machine import Campaign
 from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
 from dither.methods.mixture.plan import (
     LEVEL,

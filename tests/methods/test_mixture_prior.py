@@ -14,8 +14,8 @@ from dither.evaluation.metrics import marginal
 from dither.fit.mixture.fit import degrees_after_shrinking
 from dither.fit.mixture.public_prior import OPTIONS
 from dither.fit.mixture.targets import inverse_variances
-from dither.methods import MethodRun, restore, start
-from dither.methods.prior import PublicRows, prior_from_state
+from dither.methods import MethodRun, PublicRows, restore, start
+from dither.methods.prior import prior_from_state
 from dither.simulate import simulate
 from dither.tally.archive import pack, unpack
 

@@ -10,9 +10,8 @@ import pytest
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.fit import answers_of, pool
 from dither.mechanisms import kernels, mechanism
-from dither.methods import MethodRun, restore
+from dither.methods import Campaign, MethodRun, restore
 from dither.methods.evidence import Evidence
-from dither.methods.machine import Campaign
 from dither.methods.privincr import (
     NoIncremental,
     PrivIncr,

@@ -241,7 +241,12 @@ def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "told"), [("mixture", True), ("privincr", True), ("lopub", False)]
+    ("method", "told"),
+    [
+        pytest.param("mixture", True, marks=pytest.mark.slow),
+        ("privincr", True),
+        ("lopub", False),
+    ],
 )
 def test_a_release_with_an_attribute_that_is_not_asked_is_finished(method: str, told: bool) -> None:
     city = np.random.default_rng(0).integers(0, 3, 12_000)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.methods import lopub, privincr, reduction, start, tree
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines

@@ -15,8 +15,7 @@ import dither
 from dither.cli import run
 from dither.errors import ParameterError, TableError
 from dither.evaluation.metrics import tvd
-from dither.methods import start
-from dither.methods.prior import PublicRows
+from dither.methods import PublicRows, start
 from dither.planner import Prediction, population_of, predict, reference_population
 from dither.planner.forecasting import advice, warnings
 from dither.schema import Attribute, Schema

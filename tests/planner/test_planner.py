@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.model_error import evaluate_model
 from dither.cli.plan import plan as plan_command
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError
 from dither.evaluation.metrics import tvd
 from dither.methods import METHODS, start

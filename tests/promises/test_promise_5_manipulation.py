@@ -28,8 +28,7 @@ from dither.mechanisms import (
     mechanism,
 )
 from dither.methods import MethodRun, start
-from dither.release import Release
-from dither.release.call import Call
+from dither.release import Call, Release
 from dither.release.manipulation import manipulation_notes, set_bound
 from dither.reports import Plan, Question
 from dither.reports.plan import pick

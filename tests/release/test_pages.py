@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither._histogram import histogram
+from dither import histogram
 from dither.central.curator import central_release
 from dither.fit.mixture.model import Mixture
 from dither.lab.harness import Bench, Chart, NotAvailable, Study, execute, write_contents

@@ -81,8 +81,7 @@ def test_a_measured_pair_wins_and_unknown_ones_say_so(
 @pytest.mark.slow
 def test_pooled_errors_are_those_of_repeated_collections() -> None:
     """The raw estimates of the pair scatter over seeds as the standard errors say, within what 30 runs can tell."""
-    from dither.fit import answers_of
-    from dither.fit.pool import pool
+    from dither.fit import answers_of, pool
     from dither.methods import fitted_tallies
 
     runs = [collected("calm", seed=seed) for seed in range(30)]

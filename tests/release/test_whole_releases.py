@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither._histogram import several_values
+from dither import several_values
 from dither.cli import run
 from dither.methods.mean import MeanAnswer
 from dither.notice import Notice

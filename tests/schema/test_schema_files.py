@@ -146,7 +146,10 @@ def test_json_that_python_cannot_hold_is_one_clear_error(text, tmp_path):
             {"kind": "date", "min": "2024-01-01", "max": "2024-02-01", "by": []},
             "by names at least one",
         ),
-        ({"kind": "numeric", "min": -1e308, "max": 1e308, "shape": "heaped"}, "too large or too small"),
+        (
+            {"kind": "numeric", "min": -1e308, "max": 1e308, "shape": "heaped"},
+            "too large or too small",
+        ),
         ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "heaped"}, "too large or too small"),
         ({"kind": "numeric", "min": 0, "max": 5e-324, "shape": "skewed"}, "too large or too small"),
         ({"kind": "numeric", "min": 0, "max": 9, "shape": "skewed", "unit": 1e-320}, "too fine"),

@@ -28,7 +28,7 @@ from dither.mechanisms import (
     oue,
     sue,
 )
-from dither.mechanisms.kernels.batch import uniform_draws
+from dither.mechanisms.kernels import uniform_draws
 from dither.randomness import RandomStream
 
 PEOPLE = 40_000

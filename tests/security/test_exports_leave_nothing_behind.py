@@ -24,7 +24,7 @@ from collector_harness import (
     until,
 )
 
-from dither.client.transport import Answer
+from dither.client import Answer
 from dither.collector.sqlite import SqliteStore
 from dither.collector.store import Batch, Row, StoreUnavailable
 

@@ -24,7 +24,7 @@ from collector_harness import (
 
 import dither
 from dither import cli
-from dither.client.device import Device
+from dither.client import Device
 from dither.collector.serving import admin_key
 from dither.collector.sqlite import SqliteStore
 from dither.errors import InputError

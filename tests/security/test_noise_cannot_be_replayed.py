@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
-from dither._histogram import several_values
+from dither import several_values
 from dither.central.curator import central_release
 from dither.cli import run
 from dither.notice import REPLAYABLE

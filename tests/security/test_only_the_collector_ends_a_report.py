@@ -18,8 +18,7 @@ from tests.client.small_collector import (
 )
 
 from dither.cli.submit import SimulatedFleet, submit_round
-from dither.client import Answer, Device, Participant
-from dither.client.announcement import Announcement, read_announcement
+from dither.client import Announcement, Answer, Device, Participant, read_announcement
 from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
 from dither.client.participant import MAX_SLEEP
 from dither.collector.problems import PROBLEMS

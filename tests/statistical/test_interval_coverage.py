@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import tables
 from benchmarks.interval_coverage import Population, collect, questions_held
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.methods import start
 from dither.release.replicates import prepare_bootstrap, redraw
 from dither.schema import Schema

@@ -11,8 +11,8 @@ import pytest
 import dither
 from dither.collector.finished import make_release
 from dither.collector.spec import CampaignSpec
-from dither.datasets.generated import RandomNetwork as Network
-from dither.datasets.generated import generate_network
+from dither.datasets import RandomNetwork as Network
+from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, Independent
 from dither.mechanisms import kernels

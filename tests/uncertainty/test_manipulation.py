@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dither.fit import AnswerCounts, pool
-from dither.fit.project import norm_sub
+from dither.fit import AnswerCounts, norm_sub, pool
 from dither.mechanisms import (
     BloomRappor,
     LocalHash,

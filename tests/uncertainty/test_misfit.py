@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.fit import Independent
 from dither.methods import start
 from dither.release.misfit import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither._publish import publish
-from dither.datasets.generated import RandomNetwork as Network
-from dither.datasets.generated import generate_network
+from dither import publish
+from dither.datasets import RandomNetwork as Network
+from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.fit import Independent, answers_of
 from dither.fit.mixture import targets as set_targets

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.fit import AnswerCounts, pool
 from dither.mechanisms import kernels, mechanism
 from dither.release import raw_sums as reports
