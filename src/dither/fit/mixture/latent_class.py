@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dither.compiled import compiled
 from dither.fit.mixture.targets import Columns
 from dither.types import Codes, Floats, Indices
 
@@ -35,7 +35,7 @@ class LatentClasses:
     components: Floats
 
 
-@njit(cache=True)
+@compiled
 def counted_in(logs: Any, log_weights: Any, places: Any, sums: Any, totals: Any) -> float:
     """One expectation step: adds every row's share of every class to `sums` (column, class) and `totals`; the log likelihood."""
     classes = len(log_weights)

@@ -16,15 +16,15 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 
+from dither.compiled import compiled
 from dither.fit.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import Codes, Floats, Indices, JsonObject
 
 
-@njit(cache=True)
+@compiled
 def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any, out: Any) -> None:
     """For each row the first code whose cumulative probability in the row's component exceeds its draw."""
     for i in range(len(draws)):
@@ -39,7 +39,7 @@ def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any,
         out[i] = low - start
 
 
-@njit(cache=True)
+@compiled
 def _invert_given(
     psi: Any, groups: Any, second: Any, components: Any, given: Any, draws: Any, out: Any
 ) -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 
 from dither.checks import check_choice, check_finite
+from dither.compiled import compiled
 from dither.errors import ParameterError, TableError
 from dither.methods.histogram.consumer import Partition
 from dither.reports import Question
@@ -184,7 +184,7 @@ def _bin_values(values: Floats, edges: Floats, counts: Counts, codes: AnyInteger
     return int(_bin(values, edges, guess, float(scale), counts, codes))
 
 
-@njit(cache=True)
+@compiled
 def _bin(values: Any, edges: Any, guess: Any, scale: float, counts: Any, codes: Any) -> int:
     low, high, last, kept = edges[0], edges[-1], len(edges) - 2, len(codes) > 0
     for i in range(len(values)):
