@@ -12,9 +12,8 @@ import dither
 from dither.client import code_of
 from dither.errors import SchemaError
 from dither.methods import start
-from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.consumer import Consumer, Partition, gather, read_consumers, union
 from dither.methods.histogram.machine import Chp
-from dither.methods.histogram.values import gather
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.table import encode
 

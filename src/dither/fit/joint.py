@@ -39,6 +39,8 @@ from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso
 from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice
@@ -446,8 +448,6 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
 
     The penalty is the usual noise level, sd * sqrt(2 ln cells), of the correlations of the design with pure noise.
     """
-    from sklearn.linear_model import Lasso
-
     shape = [e.cells for e in encodings]
     cells = math.prod(shape)
     rows = sum(len(s) for s in bit_sums)
@@ -475,8 +475,6 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
 
 def _quietly(model: Any, design: Floats, target: Floats) -> Floats:
     """The coefficients; the design is singular, so a remark that the fit may not have converged says nothing new."""
-    from sklearn.exceptions import ConvergenceWarning
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(model.fit(design, target).coef_, np.float64)

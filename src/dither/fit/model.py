@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib import import_module
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, ReportError
 from dither.schema import Schema, schema_from_json
-from dither.tally.archive import pack, unpack
+from dither.tally.archive import decoding, pack, unpack
 from dither.types import AnyArray, Codes, Floats, Indices
 
 MAX_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
@@ -122,3 +123,32 @@ class Independent:
         meta, arrays = unpack(data)
         schema = schema_from_json(meta["schema"])
         return cls(schema, tuple(arrays[str(i)] for i in range(len(schema))))
+
+
+# A model's kind -> module in this package and its class. The module is imported when a model
+# of its kind is read.
+KINDS: dict[str, str] = {
+    "bayes_net": "bayes_net:BayesNet",
+    "independent": "model:Independent",
+    "junction_tree": "junction_tree:JunctionTree",
+    "mixture": "mixture.model:Mixture",
+    "ruled": "ruled:Ruled",
+}
+
+
+def model_from_bytes(data: bytes) -> Model:
+    """Rebuild any model from the bytes that its `to_bytes` returned.
+
+    Raises:
+        ReportError: The bytes are not a model of a known kind.
+    """
+    kind = unpack(data)[0].get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ReportError(
+            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}",
+            value=kind,
+        )
+    module, name = KINDS[kind].split(":")
+    with decoding("model"):
+        model: Model = getattr(import_module(f"dither.fit.{module}"), name).from_bytes(data)
+    return model

@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dither.errors import ParameterError, ReportError, StateError
-from dither.fit.model import MAX_CELLS, Model, check_marginal
+from dither.fit.model import MAX_CELLS, Model, check_marginal, model_from_bytes
 from dither.schema import Schema, schema_from_json
 from dither.schema.rule_tables import Allowed, constraints
 from dither.schema.rules import Determines
@@ -251,8 +251,6 @@ class Ruled:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ruled:
-        from dither.fit import model_from_bytes  # which finds this class by its kind
-
         meta, arrays = unpack(data)
         within = {
             name.removeprefix("within "): a

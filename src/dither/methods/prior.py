@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from dither.errors import ReportError
 from dither.fit import AnswerCounts, answers_of, pool
-from dither.fit.mixture.latent_class import (
+from dither.fit.mixture.public_prior import (
     LatentClasses,
     classes_help,
     latent_classes,

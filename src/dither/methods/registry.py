@@ -91,7 +91,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "fourier",
-            "dither.methods.fourier",
+            "dither.methods.calm",
             "Fourier",
             "one Fourier coefficient of a pair per participant, full epsilon, one round",
             "Marginals from randomised Fourier coefficients of attributes written in bits.",

@@ -27,9 +27,18 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.fit.mixture.descent import Descent, State, StepSize, Tied, halves, joined
+from dither.fit.mixture.descent import (
+    Descent,
+    PairLockstep,
+    Probe,
+    State,
+    StepSize,
+    Tied,
+    drawn_probe,
+    halves,
+    joined,
+)
 from dither.fit.mixture.edges import Marginals, marginals_of, strong_pairs, warm_potentials
-from dither.fit.mixture.pair_fit import PairLockstep, Probe, drawn_probe
 from dither.fit.mixture.set_fit import SetLockstep, SetTargets, untied
 from dither.fit.mixture.targets import (
     Edges,

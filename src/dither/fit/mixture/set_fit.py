@@ -17,9 +17,16 @@ from itertools import combinations
 
 import numpy as np
 
-from dither.fit.mixture.descent import Descent, Gradient, State, StepSize, TableGradient, Tied
+from dither.fit.mixture.descent import (
+    Descent,
+    Gradient,
+    Probe,
+    State,
+    StepSize,
+    TableGradient,
+    Tied,
+)
 from dither.fit.mixture.edges import Marginals, projected, warm_potentials
-from dither.fit.mixture.pair_fit import Probe
 from dither.fit.mixture.targets import Columns, Edges, NoiseBook, PairTargets
 from dither.fit.pool import AnswerCounts
 from dither.mechanisms import kernels

@@ -19,7 +19,6 @@ import dither
 from dither.checks import check_between, check_whole
 from dither.datasets import open_table
 from dither.errors import ParameterError, TableError
-from dither.evaluation.downstream import split_rows
 from dither.lab.comparison.measure import (
     BASELINES,
     PRODUCT,
@@ -28,6 +27,7 @@ from dither.lab.comparison.measure import (
     majority,
     measure,
     measure_saved,
+    split_rows,
 )
 from dither.lab.comparison.peers import find_peer, peers
 from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Study, execute

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
+from scipy.optimize import nnls
 
 from dither.fit.project import norm_sub
 from dither.mechanisms import Mechanism, OutputMechanism, mechanism
@@ -195,8 +196,6 @@ def consistent_counts(
     known total (non-negative least squares). A constrained fit is biased where counts are near zero, so the raw estimates are
     kept beside it.
     """
-    from scipy.optimize import nnls
-
     bins, raw = np.concatenate(memberships), np.concatenate(counts)
     spread = np.sqrt(np.concatenate(variances))
     floor = max(float(spread.max()), 1e-9) * 1e-3
