@@ -1,4 +1,4 @@
-"""A consumer: someone who wants a histogram, with bins of its own. Standard library only."""
+"""Consumers of a histogram with their bins, the partition of all bins, and values in its cells."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dither.mechanisms import check_epsilon
 from dither.reports import Question
 from dither.types import AnyArray, AnyIntegers, Counts, Floats, Integers, JsonObject
 
-MAX_BINS = 1 << 16  # what local hashing can cover
-MAX_EDGES = (
-    1 << 18
-)  # of all consumers together: a short text can name more than a collector has memory for
+# The largest domain of local hashing.
+_MAX_BINS = 1 << 16
+# Limit for all consumers together: a short text can describe more edges than fit in memory.
+MAX_EDGES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A name, bin edges and, if it asked for one, an epsilon of its own.
+    """A recipient of a histogram: a name, bin edges and optionally an epsilon.
 
     Bins are half-open, [a, b); only the bin that ends at the range's upper end is closed.
 
@@ -77,7 +77,7 @@ class Consumer:
         epsilon: float | None = None,
     ) -> Consumer:
         """Bins of equal width over [low, high]."""
-        check_whole("bins", bins, 1, MAX_BINS)
+        check_whole("bins", bins, 1, _MAX_BINS)
         start, span = Fraction(low), Fraction(high) - Fraction(low)
         # Rational arithmetic: the third of one consumer and five fifteenths of another are the same number.
         edges = tuple(float(start + span * i / bins) for i in range(bins + 1))
@@ -96,9 +96,9 @@ class Consumer:
         check_between("width", check_finite("width", width), 0, math.inf, ends="()")
         start, span, step = Fraction(low), Fraction(high) - Fraction(low), Fraction(width)
         count = -(-span // step)
-        if count > MAX_BINS:
+        if count > _MAX_BINS:
             raise ParameterError(
-                f"width {width} makes more than {MAX_BINS:,} bins, which is as many as can be asked",
+                f"width {width} makes more than {_MAX_BINS:,} bins, which is as many as can be asked",
                 where="width",
                 value=width,
             )
@@ -107,11 +107,18 @@ class Consumer:
 
 
 def read_consumers(given: Iterable[Any], low: float, high: float) -> tuple[Consumer, ...]:
-    """Consumers from what a caller may write.
+    """Consumers from a caller's list.
 
-    A number is a count of bins, a list of numbers is edges, {"name", "bins" | "width" | "edges", "epsilon"} says all,
-    and a `Consumer` is taken as it is. Names that were not given and repeat are numbered; edges must lie in [low,
-    high]. The work is bounded whatever is written.
+    Args:
+        given: Each entry is a number of bins, a list of edges, a mapping with "name", one of
+            "bins", "width" and "edges", and "epsilon", or a `Consumer`. Repeated default names
+            are numbered.
+        low: Lower end of the range.
+        high: Upper end of the range.
+
+    Raises:
+        ParameterError: An entry is malformed, an edge lies outside [low, high], or the edges
+            are too many.
     """
     made: list[Consumer] = []
     edges = 0
@@ -235,17 +242,18 @@ def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
     )
     apart = np.diff(everything) > _SAME * (high - low)
     kept = everything[np.concatenate([[True], apart])]
-    kept[-1] = high  # the range's own end, even if an edge a rounding error below it came first
-    if len(kept) - 1 > MAX_BINS:
+    # An edge a rounding error below the upper end may have replaced it.
+    kept[-1] = high
+    if len(kept) - 1 > _MAX_BINS:
         raise ParameterError(
-            f"the consumers' edges make {len(kept) - 1:,} cells; at most {MAX_BINS:,} can be asked",
+            f"the consumers' edges make {len(kept) - 1:,} cells; at most {_MAX_BINS:,} can be asked",
             where="consumers",
         )
     return Partition(tuple(kept.tolist()))
 
 
 def mapping(fine: Partition, coarse: Partition) -> Integers:
-    """For each cell of a partition the cell of a coarser one that holds it."""
+    """For each cell of a partition the cell of a coarser one that contains it."""
     middles = (np.asarray(fine.edges)[1:] + np.asarray(fine.edges)[:-1]) / 2
     return np.asarray(
         np.searchsorted(np.asarray(coarse.edges)[1:-1], middles, side="right").astype(np.int64)
@@ -255,13 +263,13 @@ def mapping(fine: Partition, coarse: Partition) -> Integers:
 OutOfRange = Literal["error", "clip", "drop"]
 POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
 _BLOCK = 1 << 18
-SLOTS_PER_CELL = 8
-MAX_SLOTS = 1 << 16
+_SLOTS_PER_CELL = 8
+_MAX_SLOTS = 1 << 16
 
 
 @dataclass(frozen=True)
 class _CheckedValues:
-    """Values that all lie in the range, and how many had to be moved or left out for it."""
+    """Values in the range, and how many were clipped or dropped."""
 
     values: AnyArray
     outside: int = 0
@@ -276,7 +284,7 @@ def as_numbers(values: Any, name: str = "the values") -> AnyArray:
         kind = "not a single column" if array.ndim != 1 else f"not numbers ({array.dtype})"
         raise TableError(f"{name} must be a list of numbers; this is {kind}", where=name)
     if not array.size:
-        raise TableError(f"{name} hold no row, so there is nobody to ask", where=name)
+        raise TableError(f"{name} have no rows", where=name)
     return array
 
 
@@ -353,7 +361,8 @@ class ValueGroup:
         return self.cell_of[question.attributes[0]][self.codes]
 
     def divide(self, sizes: Sequence[int]) -> Iterator[ValueGroup]:
-        assert list(sizes) == [len(self)]  # everybody who is asked is asked the same
+        # A round has one question for all participants.
+        assert list(sizes) == [len(self)]
         yield self
 
     def blocks(self) -> Iterator[ValueGroup]:
@@ -365,16 +374,16 @@ class ValueGroup:
 
 
 class ValuePeople:
-    """The values of a numeric column, each one participant; some of them are drawn without replacement."""
+    """The values of a numeric column, one participant each, drawn without replacement."""
 
-    def __init__(self, everybody: ValueGroup, rng: np.random.Generator) -> None:
-        self._everybody, self._rng = everybody, rng
+    def __init__(self, everyone: ValueGroup, rng: np.random.Generator) -> None:
+        self._everyone, self._rng = everyone, rng
 
     def __len__(self) -> int:
-        return len(self._everybody)
+        return len(self._everyone)
 
     def next(self, number: int) -> ValueGroup:
-        group = self._everybody
+        group = self._everyone
         if number == len(group):
             return group
         if group.codes is None:
@@ -391,7 +400,11 @@ class ValuePeople:
 def gather(
     values: AnyArray, partition: Partition, *, reports: bool, name: str = "the values"
 ) -> ValueGroup:
-    """People with these values, an error if one lies outside the range; who is in which cell is kept only for `reports`."""
+    """Participants with these values, counted by cell; their codes are kept only for `reports`.
+
+    Raises:
+        TableError: A value lies outside the range.
+    """
     numbers, counts = (
         np.ascontiguousarray(values, dtype=np.float64),
         np.zeros(partition.cells, np.int64),
@@ -402,20 +415,19 @@ def gather(
     return ValueGroup(counts, codes if reports else None)
 
 
-# Millions of values put into cells, compiled. A table of evenly spaced slots gives a first guess of a value's cell, which is then
-# set right by comparing with the edges themselves: no rounding decides a cell.
-
-
 def _bin_values(values: Floats, edges: Floats, counts: Counts, codes: AnyIntegers) -> int:
-    """Add the values to the counts of their cells and, unless there is no room for any, write their cells.
+    """Add the values to the counts of their cells and, if `codes` is not empty, write their cells.
 
-    Gives the position of the first value outside the edges, or -1.
+    A table of evenly spaced slots has a first guess of a value's cell. Comparing with the edges
+    corrects the guess, so that rounding never decides a cell.
+
+    Returns:
+        The position of the first value outside the edges, or -1.
     """
-    slots = min(MAX_SLOTS, SLOTS_PER_CELL * (len(edges) - 1))
+    slots = min(_MAX_SLOTS, _SLOTS_PER_CELL * (len(edges) - 1))
     scale = slots / (edges[-1] - edges[0])
-    starts = (
-        edges[0] + np.arange(slots + 2) / scale
-    )  # one more slot for the upper end and one for rounding
+    # One more slot for the upper end and one for rounding.
+    starts = edges[0] + np.arange(slots + 2) / scale
     guess = np.searchsorted(edges[1:-1], starts, side="right").astype(np.int64)
     return int(_bin(values, edges, guess, float(scale), counts, codes))
 
