@@ -94,7 +94,7 @@ class BayesNetParameters:
 
 
 @dataclass(frozen=True)
-class NetworkFit:
+class _NetworkFit:
     """The network, its model, and how many different joints were estimated on the way."""
 
     network: Network
@@ -112,7 +112,7 @@ def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, see
 
 def _learn_split(
     schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int
-) -> NetworkFit:
+) -> _NetworkFit:
     """Algorithms 2 to 4: each candidate's joint once by EM, then those of the network."""
     joints: dict[tuple[int, ...], Floats] = {}
 
@@ -144,7 +144,7 @@ def _learn_split(
         else reports.distributions[a]
         for a, given in enumerate(network.parents)
     ]
-    return NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
+    return _NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
 
 
 def _structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, seed: int) -> Network:
@@ -338,7 +338,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         return SplitReports.from_tally(tally)
 
     @cached_property
-    def learnt(self) -> NetworkFit:
+    def learnt(self) -> _NetworkFit:
         """The network and its model."""
         self._finished()
         schema, parameters = self.campaign.schema, self.parameters
@@ -349,7 +349,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         )
         answered_sets = {frozenset(a.question.attributes) for a in self.evidence.answers}
         asked = [s for s in self._asked if frozenset(schema.names[a] for a in s) in answered_sets]
-        return NetworkFit(network, _joints_from_answers(self.evidence, network, asked), len(asked))
+        return _NetworkFit(network, _joints_from_answers(self.evidence, network, asked), len(asked))
 
     def model(self) -> BayesNet:
         return self.learnt.model

@@ -194,7 +194,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class LoPubFit:
+class _LoPubFit:
     """What the server makes of the reports."""
 
     pruned: Pruning
@@ -209,18 +209,18 @@ def learn(
     reports: SplitReports,
     parameters: LoPubParameters,
     progress: Progress | None = None,
-) -> LoPubFit:
+) -> _LoPubFit:
     """From reports to a junction tree: algorithms 4 (or 5), then the joints of the cliques."""
     pruned, _, _, strengths = find_dependences(schema, reports, parameters, progress)
     chosen = {pair: strengths[pair] for pair in pruned.dependent}
     tree = triangulate_capped(schema.cardinalities, chosen, parameters.max_clique_cells)
     if parameters.fit == "pairs":
         fitted = _fit_pairs(schema, reports, tree, progress)
-        return LoPubFit(pruned, tree, fitted.model, tree_fit=fitted)
+        return _LoPubFit(pruned, tree, fitted.model, tree_fit=fitted)
     sets = [tuple(schema.names[a] for a in clique) for clique in tree.cliques]
     cliques = _joints(reports, sets, parameters, _named(progress, "cliques estimated"))
     model = JunctionTree.from_cliques(schema, tree, [c.joint for c in cliques])
-    return LoPubFit(pruned, tree, model, cliques=cliques)
+    return _LoPubFit(pruned, tree, model, cliques=cliques)
 
 
 def find_dependences(
@@ -354,7 +354,7 @@ class LoPub(ProtocolMachine[LoPubParameters]):
         return SplitReports.from_tally(tally)
 
     @cached_property
-    def _learnt(self) -> LoPubFit:
+    def _learnt(self) -> _LoPubFit:
         return learn(self.campaign.schema, self.reports, self.parameters, self.progress)
 
     def model(self) -> JunctionTree:
@@ -394,7 +394,7 @@ def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> JsonObject:
     }
 
 
-def _learnt_notes(schema: Schema, learnt: LoPubFit) -> JsonObject:
+def _learnt_notes(schema: Schema, learnt: _LoPubFit) -> JsonObject:
     tree = learnt.tree
     out: JsonObject = {
         "pairs": learnt.pruned.pairs,

@@ -338,12 +338,12 @@ def prune(
         ]
     if not last:
         return _may_be_worth(evidence, list(found), parameters.price, people)
-    return reaching(
+    return _reaching(
         evidence, worth_asking(evidence, list(found), parameters.price, people), parameters
     )
 
 
-def reaching(
+def _reaching(
     evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters
 ) -> list[Pair]:
     """The pairs that reach phi's mutual information."""
@@ -460,7 +460,7 @@ def _with_late_pairs(
         if len(q.attributes) == 2
     }
     found = {(i, j): e for i, j in sorted(pairs - held) if (e := evidence.pair(i, j)) is not None}
-    late = reaching(evidence, _late(evidence, found, parameters.price), parameters)
+    late = _reaching(evidence, _late(evidence, found, parameters.price), parameters)
     if not late:
         return layout
     strengths = {
@@ -488,7 +488,7 @@ def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) 
     ]
 
 
-def lay_out(
+def _lay_out(
     evidence: Evidence,
     edges: Sequence[Pair],
     parameters: PrivIncrParameters,
@@ -629,7 +629,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
         sets: tuple[tuple[int, ...], ...] = ()
         if number:
             people = left * self.campaign.participants
-            self._layout = lay_out(
+            self._layout = _lay_out(
                 self.evidence, self._edges, self.parameters, self.campaign.epsilon, people
             )
             sets = self._layout.sets

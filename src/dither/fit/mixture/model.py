@@ -159,7 +159,7 @@ class Mixture:
 
     @cached_property
     def _members(self) -> tuple[slice | Indices, ...]:
-        """The components of every group; where they stand in one run, as a slice, which copies nothing."""
+        """The components of every group, as a slice if they are consecutive."""
         found = [
             np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)
         ]
@@ -231,7 +231,7 @@ class Mixture:
         return next(n for n, edge in enumerate(self.edges) if attribute in edge.attributes)
 
     def _blocks(self, cells: int) -> Iterator[slice]:
-        """The components in parts, so that tables of so many cells each stay within bounds."""
+        """The components in parts, so that their tables fit in memory."""
         step = max(1, _BLOCK_CELLS // max(cells, 1))
         return (slice(begin, begin + step) for begin in range(0, len(self.weights), step))
 

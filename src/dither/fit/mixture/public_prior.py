@@ -33,11 +33,10 @@ from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
 from dither.types import Codes, Flags, Floats, Indices, JsonObject
 
 MAX_CLASSES, ROWS_PER_CLASS = 100, 60
-MAX_ROWS = 60_000  # that the classes are learnt from; more tell them no better
-ROWS_TO_JUDGE, HELD_OUT = (
-    20_000,
-    5,
-)  # the rows that say whether classes help, and one in how many of them is held out
+# More rows do not improve the classes.
+MAX_ROWS = 60_000
+# Rows that decide whether classes help, and one in how many of them is held out.
+ROWS_TO_JUDGE, HELD_OUT = 20_000, 5
 TO_ONE_WAYS, TO_EVEN = 0.03, 0.001
 ITERATIONS, TOLERANCE = 60, 1e-4  # of the mean log likelihood
 # Standard deviation of the logits that the classes start from.
@@ -206,7 +205,7 @@ _MIN_START, MIN_SHARE_OF_VALUE = 1e-9, 1e-6
 
 @dataclass(frozen=True)
 class _Blend:
-    """The average, the candidates' shares by name, and its estimated risk beside that of the fit alone."""
+    """The average, the candidates' shares, and the estimated risks of it and of the fit alone."""
 
     fit: MixtureFit
     shares: dict[str, float]
@@ -232,7 +231,8 @@ def with_public(
 ) -> _Blend:
     """The blend of a fit with df degrees of freedom and a public table's classes.
 
-    Where whole tables of sets were fitted, they judge too, and there are no descents: pairs of one set share its people.
+    If whole tables of sets were fitted, they are used too, without descents, because pairs of
+    one set have the same participants.
     """
     weights = inverse_variances(targets, own.pairs, own.one)
     few = 1 if targets.columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
@@ -283,7 +283,7 @@ def cautious_shares(
         [DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates]
     )
     risks = np.diag(products) + 2.0 * degrees - cells
-    # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
+    # A small share of a bad candidate can lower chi^2 by chance, so bad ones are left out.
     heard = np.union1d(
         [0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
     )
@@ -312,7 +312,7 @@ def gain_error(step: Floats, products: Floats, df: Floats) -> float:
 
 
 def paired(targets: PairTargets) -> Flags:
-    """The attributes that somebody was asked about together with another one."""
+    """The attributes that were asked in a pair."""
     return np.asarray((targets.pair_noise[1] > 0).any(axis=0))
 
 

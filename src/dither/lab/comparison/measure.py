@@ -28,8 +28,8 @@ from dither.schema import Schema, schema_from_json
 from dither.simulate import simulate
 from dither.types import AnyArray, Codes, JsonObject
 
-# Baselines. The first is the best that a sample of this size can be, the second what is
-# left without any dependence. The texts are labels of the page.
+# Baselines. The first is the best that a sample of this size can be, the second a
+# model without any dependence. The texts are labels of the page.
 REDRAWN = "real rows, resampled"
 PRODUCT = "exact single columns, no dependence"
 BASELINES = (REDRAWN, PRODUCT)
@@ -38,9 +38,9 @@ WAYS = (1, 2, 3)
 MAX_SETS = 200
 # Coverage is measured over this many pairs, and over cells with at least this share:
 # intervals of rarer cells say little about the truth.
-COVERED_SETS = 60
+_COVERED_SETS = 60
 MIN_SHARE = 0.01
-TRAINED_ROWS = TESTED_ROWS = 10_000
+_TRAINED_ROWS = _TESTED_ROWS = 10_000
 _ARRAYS = "rows.npz"
 
 
@@ -140,11 +140,11 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
         figures["accuracy"] = train_and_test(
             schema,
             rows,
-            task.test[:TESTED_ROWS],
+            task.test[:_TESTED_ROWS],
             task.target,
             "forest",
             seed=seed,
-            rows=TRAINED_ROWS,
+            rows=_TRAINED_ROWS,
         )
     if method not in BASELINES:
         figures |= {"cpu_seconds": cpu_seconds, "peak_megabytes": megabytes}
@@ -206,7 +206,7 @@ def coverage(schema: Schema, intervals: Bootstrap, people: Codes) -> JsonObject:
     """
     covered = without = cells = 0
     for ways in (1, 2) if len(schema) > 1 else (1,):
-        max_sets = len(schema) if ways == 1 else COVERED_SETS
+        max_sets = len(schema) if ways == 1 else _COVERED_SETS
         for positions in attribute_sets(len(schema), ways, max_sets, np.random.default_rng(0)):
             truth = marginal(people, schema.cardinalities, positions)
             interval = intervals.interval([schema.names[i] for i in positions])
@@ -230,7 +230,7 @@ def majority(task: Task) -> float:
 
 
 Classifier = Literal["svm", "forest"]
-CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
+_CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
 
 
 def train_and_test(
@@ -248,9 +248,9 @@ def train_and_test(
     Rows are drawn without replacement. The SVM is linear on one-hot features, the forest has 50
     trees on codes; a training set with one class predicts it.
     """
-    if classifier not in CLASSIFIERS:
+    if classifier not in _CLASSIFIERS:
         raise ParameterError(
-            f"classifier {classifier!r} is not one of {', '.join(CLASSIFIERS)}", where="classifier"
+            f"classifier {classifier!r} is not one of {', '.join(_CLASSIFIERS)}", where="classifier"
         )
     if not len(train) or not len(test):
         raise ParameterError("a classifier needs rows to train on and rows to test on")
