@@ -20,10 +20,16 @@ from benchmarks.tables import BESIDE
 from dither._histogram import collect, histogram
 from dither.fit.project import normal_interval
 from dither.lab.harness import Bench, Chart, Size, Study
-from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.consumer import (
+    Consumer,
+    Partition,
+    ValueGroup,
+    gather,
+    read_consumers,
+    union,
+)
 from dither.methods.histogram.estimates import ConsumerCounts
 from dither.methods.histogram.smart import choose
-from dither.methods.histogram.values import ValueGroup, gather
 
 SEED = 20210208
 GROUPS = {1: (10,), 3: (3, 5, 7), 5: (3, 5, 7, 10, 15)}  # by number of consumers

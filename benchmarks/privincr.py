@@ -24,7 +24,7 @@ from benchmarks.tasks import classification, split_rows
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.fit import Model
 from dither.lab.harness import Bench, Chart, Size, Study
-from dither.methods import bayesnet, calm, fourier, independent, lopub, privincr
+from dither.methods import bayesnet, calm, independent, lopub, privincr
 from dither.methods.jtree_nonprivate import publish_nonprivate
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.schema import Schema
@@ -68,7 +68,7 @@ METHODS: dict[str, Start] = {
     ),
     LOPUB: lambda c: lopub.LoPub(c, lopub.LoPubParameters()),
     "calm": lambda c: calm.Calm(c, calm.CalmParameters()),
-    "fourier": lambda c: fourier.Fourier(c, fourier.FourierParameters()),
+    "fourier": lambda c: calm.Fourier(c, calm.FourierParameters()),
     "bayesnet, plan=sample": lambda c: bayesnet.BayesNetwork(
         c, bayesnet.BayesNetParameters(plan="sample")
     ),

@@ -21,9 +21,8 @@ from dither._histogram import asked_partition, collect, several_values
 from dither.fit import norm_sub
 from dither.lab.harness import Bench, Chart, Size, Study
 from dither.mechanisms import SquareWave, kernels, mechanism
-from dither.methods.histogram.consumer import Partition, read_consumers
+from dither.methods.histogram.consumer import Partition, gather, read_consumers
 from dither.methods.histogram.estimates import OutputCells
-from dither.methods.histogram.values import gather
 from dither.release.query.numbers import NumberInquiry
 
 SEED = 20261117

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.tables import Table
 from dither.errors import ParameterError
-from dither.evaluation.downstream import Classifier, split_rows, train_and_test
+from dither.lab.comparison.measure import Classifier, split_rows, train_and_test
 from dither.mechanisms import MultiMean, kernels
 from dither.randomness import RandomStream
 from dither.schema import Schema

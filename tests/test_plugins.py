@@ -122,7 +122,7 @@ def test_broken_ones_are_named_and_break_nothing_else(
     for name, words in (
         ("broken", "No module named"),
         ("renamed", "both names must be the same"),
-        ("number", "is no class"),
+        ("number", "is not a subclass"),
     ):
         with pytest.raises(InputError, match=words):
             find_method(name)

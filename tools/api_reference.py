@@ -61,7 +61,7 @@ CHOICES = {
     "Cycle": "dither.schema.attribute",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
-    "OutOfRange": "dither.methods.histogram.values",
+    "OutOfRange": "dither.methods.histogram.consumer",
     "ReportPath": "dither.simulate",
     "SeveralMethod": "dither._histogram",
     "Unit": "dither.release.query.answer",

@@ -13,19 +13,23 @@ from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
 from dither.mechanisms import NAMES, BitMechanism, Mechanism, check_epsilon, kernels
 from dither.methods import HISTOGRAMS, MEANS, start
-from dither.methods.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
-from dither.methods.histogram.estimates import PureCells, build, read_off
-from dither.methods.histogram.machine import HistogramMachine, consumers_to_text, smallest
-from dither.methods.histogram.values import (
+from dither.methods.histogram.consumer import (
     POLICIES,
+    Consumer,
     OutOfRange,
+    Partition,
     ValueGroup,
     ValuePeople,
     as_numbers,
     check_range,
     gather,
+    mapping,
     police,
+    read_consumers,
+    union,
 )
+from dither.methods.histogram.estimates import PureCells, build, read_off
+from dither.methods.histogram.machine import HistogramMachine, consumers_to_text, smallest
 from dither.methods.machine import build_parameters
 from dither.methods.mean import Mean
 from dither.notice import Notice

@@ -1,7 +1,8 @@
-"""Drives a protocol over simulated people: the rows of a table, or the values of one numeric column.
+"""Run a method on simulated participants: the rows of a table, or the values of one number.
 
-Two paths that agree in distribution: `counts` draws each round's tally directly from the true counts, in time that does not
-grow with participants times cells; `reports` makes every participant's report, packed as on the wire, and tallies it.
+Two paths agree in distribution. `counts` draws each round's tally from the true counts, in
+time that does not grow with participants times cells. `reports` makes every participant's
+report, packed as on the wire, and tallies it.
 """
 
 from __future__ import annotations
@@ -43,35 +44,35 @@ class Rounds(Protocol):
 
 
 class _Group(Protocol):
-    """Some of the people, asked the same."""
+    """Participants who are asked the same questions."""
 
     def __len__(self) -> int: ...
 
     def counts(self, question: Question) -> Counts:
-        """How many of them are in each cell of a question."""
+        """Number of participants in each cell of a question."""
 
     def cells(self, question: Question) -> Integers:
-        """Each one's cell of a question."""
+        """Each participant's cell of a question."""
 
     def divide(self, sizes: Sequence[int]) -> Iterator[_Group]:
         """Consecutive parts of these sizes."""
 
     def blocks(self) -> Iterator[_Group]:
-        """All of them, in parts small enough to make every report of."""
+        """Parts small enough to make every report of."""
 
 
 class People(Protocol):
-    """Everybody who takes part. Nobody is given twice."""
+    """All participants. Each one is returned at most once."""
 
     def __len__(self) -> int: ...
 
     def next(self, number: int) -> _Group:
-        """So many of those who have not been asked yet."""
+        """The next participants who have not been asked yet."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """People as rows of a table of codes."""
+    """Participants as rows of a table of codes."""
 
     schema: Schema
     codes: Codes
@@ -117,7 +118,7 @@ class _TablePeople:
 
 @dataclass(frozen=True)
 class Numbers:
-    """People by where in the range of the one attribute that is asked about, 0 to 1, their number lies."""
+    """Participants by the position of their number in the attribute's range, 0 to 1."""
 
     places: Floats
     rng: np.random.Generator
@@ -129,7 +130,7 @@ class Numbers:
         return np.bincount(self.cells(question), minlength=question.mechanism.cells)
 
     def cells(self, question: Question) -> Integers:
-        """Rounded at random to a level, as `reports.plan.level_of` does."""
+        """Each number rounded at random to a level, as `reports.plan.level_of` does."""
         assert question.rounded
         place = self.places * (question.mechanism.cells - 1)
         level = np.minimum(place.astype(np.int64), question.mechanism.cells - 2)
@@ -170,10 +171,14 @@ class NumberPeople:
 
 
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
-    """Each person's cell of a question."""
+    """Each row's cell of a question.
+
+    Raises:
+        ParameterError: The question asks for a number, which codes do not have.
+    """
     if question.rounded:
         raise ParameterError(
-            "this method asks for numbers themselves, not for the codes of a table; use 'dither histogram' or a campaign",
+            "this method asks for numbers, not for codes of a table; use 'dither histogram' or a campaign",
             where="method",
         )
     if not question.grouped:
@@ -199,9 +204,23 @@ def simulate(
     path: Path = "counts",
     progress: Progress | None = None,
 ) -> list[Plan]:
-    """Put every round's plan to rows of a table that have not been asked before, until the machine has finished; give the plans.
+    """Run a method on the rows of a table until it has finished.
 
-    Guarantee: each row answers at most once, and no plan is put that exceeds the campaign's epsilon.
+    Each row answers at most once.
+
+    Args:
+        machine: The run, at its first round.
+        codes: The table, one row per participant.
+        rng: Source of the order of the rows and of the noise.
+        path: `counts` or `reports`.
+        progress: Called as `progress(stage, done, total)`.
+
+    Returns:
+        The plans of the rounds.
+
+    Raises:
+        PrivacyError: A plan exceeds the campaign's epsilon.
+        TooFewAnswers: No participant is left for a round.
     """
     check_choice("path", path, PATHS)
     return drive(
@@ -221,7 +240,7 @@ def drive(
     path: Path = "counts",
     progress: Progress | None = None,
 ) -> list[Plan]:
-    """The same with people of any kind."""
+    """Run a method on participants of any kind; see `simulate`."""
     check_choice("path", path, PATHS)
     asked = 0
     plans: list[Plan] = []
@@ -235,7 +254,7 @@ def drive(
         asked += take
         if take == 0:
             raise TooFewAnswers(
-                f"round {plan.round} has nobody left to ask: {len(people):,} participants are too few for this method",
+                f"round {plan.round} has no participants left: {len(people):,} are too few for this method",
                 where="participants",
                 value=len(people),
             )

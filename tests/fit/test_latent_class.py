@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dither.fit.mixture.latent_class import (
+from dither.fit.mixture.public_prior import (
     LatentClasses,
     class_count,
     classes_help,

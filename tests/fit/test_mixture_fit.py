@@ -11,7 +11,7 @@ from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, known_mixture, sparse
 
 from dither.fit import AnswerCounts
 from dither.fit.mixture import fit as mixture_fit
-from dither.fit.mixture.descent import Descent, State
+from dither.fit.mixture.descent import Descent, DrawnProbe, PairLockstep, State
 from dither.fit.mixture.fit import (
     FitOptions,
     _prepared,
@@ -20,7 +20,6 @@ from dither.fit.mixture.fit import (
     product_fit,
     start_count,
 )
-from dither.fit.mixture.pair_fit import DrawnProbe, PairLockstep
 from dither.fit.mixture.targets import (
     Edges,
     PairTargets,

@@ -10,11 +10,11 @@ from small_mixture import COLUMNS
 from test_mixture_fit import collected
 
 from dither.fit.mixture.fit import Candidate, FitOptions, fit_mixture, gram
-from dither.fit.mixture.latent_class import LatentClasses
 from dither.fit.mixture.public_prior import (
     DESCENT,
     OWN,
     PUBLIC,
+    LatentClasses,
     as_fit,
     cautious_shares,
     gain_error,

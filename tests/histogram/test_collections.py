@@ -15,9 +15,8 @@ from dither._histogram import collect
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import kernels
 from dither.mechanisms import mechanism as build
-from dither.methods.histogram.consumer import Consumer, read_consumers, union
+from dither.methods.histogram.consumer import Consumer, ValueGroup, read_consumers, union
 from dither.methods.histogram.estimates import PureCells, variance_by_type
-from dither.methods.histogram.values import ValueGroup
 from dither.release.standard_errors import measured_errors
 
 BINS = (3, 4, 6)

@@ -10,9 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
-from dither.methods.histogram.consumer import Consumer, Partition, mapping, read_consumers, union
+from dither.methods.histogram.consumer import (
+    Consumer,
+    Partition,
+    as_numbers,
+    gather,
+    mapping,
+    police,
+    read_consumers,
+    union,
+)
 from dither.methods.histogram.machine import consumers_from_text
-from dither.methods.histogram.values import as_numbers, gather, police
 
 
 def slow_cell(edges: tuple[float, ...], x: float) -> int:

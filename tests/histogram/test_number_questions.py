@@ -14,9 +14,8 @@ from dither._histogram import asked_partition, collect
 from dither.cli import run
 from dither.errors import ParameterError
 from dither.methods.histogram import late
-from dither.methods.histogram.consumer import Partition, read_consumers
+from dither.methods.histogram.consumer import Partition, gather, read_consumers
 from dither.methods.histogram.estimates import OutputCells
-from dither.methods.histogram.values import gather
 from dither.release.query.numbers import NumberInquiry
 
 VALUES = np.concatenate(

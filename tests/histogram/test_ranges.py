@@ -28,11 +28,11 @@ def every_interval(cells: int) -> np.ndarray:
     return np.array(rows, float) / np.sqrt(len(rows))
 
 
-def mean_variance(chances: np.ndarray, workload: np.ndarray) -> float:
+def mean_variance(probabilities: np.ndarray, workload: np.ndarray) -> float:
     """Of one report, averaged over cells and intervals, with the decoder of least variance."""
-    scaled = chances / chances.sum(axis=1)[:, None]
-    decoder = np.linalg.solve(chances.T @ scaled, scaled.T)
-    return float(((workload @ decoder) ** 2 @ chances - workload**2).sum(axis=0).mean())
+    scaled = probabilities / probabilities.sum(axis=1)[:, None]
+    decoder = np.linalg.solve(probabilities.T @ scaled, scaled.T)
+    return float(((workload @ decoder) ** 2 @ probabilities - workload**2).sum(axis=0).mean())
 
 
 def test_the_workload_is_that_of_all_intervals() -> None:
@@ -154,7 +154,9 @@ def test_a_fit_is_the_best_under_its_penalty() -> None:
     """Newton's method against a general optimiser on the same loss."""
     strategy = interval_strategy(16, 2.0)
     outputs = kernels.simulate(strategy, np.arange(16) * 40, np.random.default_rng(1)).astype(float)
-    evidence = ranges.Evidence.of(strategy.probability_table, outputs, np.array([1.0, 2.0] * 8))
+    evidence = ranges.DensityEvidence.of(
+        strategy.probability_table, outputs, np.array([1.0, 2.0] * 8)
+    )
     differences = evidence._differences[0]
     fit = evidence.fit(differences, 3.0, np.zeros(16))
     penalty = 3.0 * differences.T @ differences
@@ -177,14 +179,14 @@ def test_smoothing_is_chosen_by_the_data(shape: str) -> None:
     ]
     counts = np.round(20_000 * truth / truth.sum()).astype(np.int64)
     truth, strategy = counts / counts.sum(), interval_strategy(32, 1.0)
-    chances, rng = strategy.probability_table, np.random.default_rng(7)
+    probabilities, rng = strategy.probability_table, np.random.default_rng(7)
     ours = theirs = 0.0
     for _ in range(12):
         outputs = kernels.simulate(strategy, counts, rng)
-        likely = ranges.likely_density(chances, outputs, np.ones(32))
+        likely = ranges.likely_density(probabilities, outputs, np.ones(32))
         assert likely.sum() == pytest.approx(1)
         assert likely.min() > 0
-        plain = ranges.rough_shares(chances, outputs.astype(float), np.ones(32), steps=600)
+        plain = ranges.rough_shares(probabilities, outputs.astype(float), np.ones(32), steps=600)
         ours += square_errors(likely, truth)
         theirs += square_errors((plain - 0.1 / 32) / 0.9, truth)
     assert ours < {"even": 0.6, "tail": 0.9, "spike": 1.5}[shape] * theirs

@@ -12,9 +12,8 @@ import dither
 from dither.client import code_of
 from dither.errors import SchemaError
 from dither.methods import start
-from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
+from dither.methods.histogram.consumer import Consumer, Partition, gather, read_consumers, union
 from dither.methods.histogram.machine import Chp
-from dither.methods.histogram.values import gather
 from dither.schema import Attribute, Schema, numeric
 from dither.schema.table import encode
 
@@ -88,6 +87,6 @@ def test_atoms_are_cells_of_their_own_in_joint_methods_and_refused_where_only_bi
     assert codes == [code_of(with_atoms, value) for value in (0, 0.5, 50, 50.5, 1e6)]
     assert len(set(codes)) == 5
     assert start("independent", Schema((with_atoms,)), 1.0, 100).plan() is not None
-    with pytest.raises(SchemaError, match="bins alone"):
+    with pytest.raises(SchemaError, match="numeric attribute without"):
         start("chp", Schema((with_atoms,)), 1.0, 100, {"consumers": "2"})
     assert union([Consumer("all", (0.0, 100.0))], 0, 100).cells == 1

@@ -11,12 +11,12 @@ from scipy.optimize import minimize
 from dither._histogram import collect
 from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, kernels, mechanism
-from dither.methods import Campaign, MethodRun, restore, start
-from dither.methods.histogram.consumer import read_consumers, union
+from dither.methods import MethodRun, restore, start
+from dither.methods.histogram.consumer import ValueGroup, read_consumers, union
 from dither.methods.histogram.estimates import OutputCells, variance_by_type
 from dither.methods.histogram.machine import Smart, SmartParameters, consumers_to_text
 from dither.methods.histogram.smart import choose, optimise
-from dither.methods.histogram.values import ValueGroup
+from dither.methods.machine import Campaign
 from dither.simulate import simulate
 from dither.tally import CountTally
 from dither.types import JsonObject
@@ -27,9 +27,9 @@ PARTITION = union(CONSUMERS, 0.0, 1.0)
 
 def test_design_finds_randomised_response_where_that_is_best() -> None:
     design = optimise(np.eye(4), 4.0)
-    top = np.sort(design.chances)[::-1]
+    top = np.sort(design.probabilities)[::-1]
     assert top[:4].sum() > 0.999
-    assert np.all(design.sets[np.argsort(-design.chances)[:4]].sum(axis=1) == 1)
+    assert np.all(design.sets[np.argsort(-design.probabilities)[:4]].sum(axis=1) == 1)
 
 
 def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
@@ -38,8 +38,8 @@ def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
     every = np.where((np.arange(1, 15)[:, None] >> np.arange(4)) & 1, math.e, 1.0)
     posterior = every / every.sum(axis=1, keepdims=True)
 
-    def objective(chances: np.ndarray, rows: np.ndarray) -> float:
-        information = 4 * (rows * chances[:, None]).T @ rows
+    def objective(probabilities: np.ndarray, rows: np.ndarray) -> float:
+        information = 4 * (rows * probabilities[:, None]).T @ rows
         return float(np.trace(np.linalg.solve(information, workload.T @ workload)))
 
     best = minimize(
@@ -54,8 +54,8 @@ def test_design_reaches_what_a_general_solver_finds_over_all_sets() -> None:
     found = optimise(workload, 1.0)
     rows = np.where(found.sets, math.e, 1.0)
     rows /= rows.sum(axis=1, keepdims=True)
-    assert found.chances @ rows == pytest.approx(np.full(4, 0.25), abs=1e-9)
-    assert objective(found.chances, rows) == pytest.approx(best.fun, rel=0.01)
+    assert found.probabilities @ rows == pytest.approx(np.full(4, 0.25), abs=1e-9)
+    assert objective(found.probabilities, rows) == pytest.approx(best.fun, rel=0.01)
     assert objective(np.full(14, 1 / 14), posterior) > 1.1 * best.fun
 
 
@@ -69,11 +69,11 @@ def test_no_consumer_is_worse_off_than_with_chp_on_any_data(epsilon: float, kind
         assert choice.mechanism == mechanism(kind, 13, epsilon)
         return
     assert choice.decoder is not None
-    chances = choice.mechanism.probability_table
-    assert choice.decoder @ chances == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
+    probabilities = choice.mechanism.probability_table
+    assert choice.decoder @ probabilities == pytest.approx(np.eye(13), abs=1e-7)  # unbiased
     for consumer in CONSUMERS:
         bins = PARTITION.membership(consumer)
-        own = ((bins @ choice.decoder) ** 2 @ chances - bins).sum(axis=0)
+        own = ((bins @ choice.decoder) ** 2 @ probabilities - bins).sum(axis=0)
         assert np.all(own <= variance_by_type(mechanism(kind, 13, epsilon), PARTITION, consumer))
 
 
@@ -109,9 +109,11 @@ def test_the_worst_bin_can_be_the_objective() -> None:
     mean, worst = (choose(PARTITION, CONSUMERS, 1.0, "best", o) for o in ("mean", "worst"))
 
     def largest(choice: object) -> float:
-        chances = choice.mechanism.probability_table
+        probabilities = choice.mechanism.probability_table
         return max(
-            float(((PARTITION.membership(c) @ choice.decoder) ** 2 @ chances).mean(axis=1).max())
+            float(
+                ((PARTITION.membership(c) @ choice.decoder) ** 2 @ probabilities).mean(axis=1).max()
+            )
             for c in CONSUMERS
         )
 

@@ -10,8 +10,9 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError, ReportError, StateError
 from dither.mechanisms import Hadamard, Mechanism, PackedReports, kernels, mechanism_from_json
-from dither.methods import Campaign, MethodRun, restore
-from dither.methods.fourier import Fourier, FourierParameters
+from dither.methods import MethodRun, restore
+from dither.methods.calm import Fourier, FourierParameters
+from dither.methods.machine import Campaign
 from dither.randomness import RandomStream
 from dither.simulate import simulate
 

@@ -131,7 +131,7 @@ def test_only_one_number_can_be_asked_for_and_tables_of_codes_are_refused() -> N
     for schema in wrong:
         with pytest.raises(SchemaError, match="one number"):
             start("mean", schema, 1.0, 100)
-    with pytest.raises(ParameterError, match="numbers themselves"):
+    with pytest.raises(ParameterError, match="asks for numbers"):
         simulate(
             start("mean", SCHEMA, 1.0, 4), np.zeros((4, 1), np.int32), np.random.default_rng(1)
         )

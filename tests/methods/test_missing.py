@@ -6,7 +6,7 @@ PrivIncr (section 7) leaves missing values as future work.
 import numpy as np
 import pytest
 
-from dither.methods import Campaign, bayesnet, calm, fourier, privincr
+from dither.methods import Campaign, bayesnet, calm, privincr
 from dither.methods import privincr as noincremental
 from dither.methods.jtree_nonprivate import publish_nonprivate
 from dither.schema import Attribute, Schema
@@ -30,7 +30,7 @@ METHODS = {
         c, noincremental.NoIncrementalParameters()
     ),
     "calm": lambda c: calm.Calm(c, calm.CalmParameters()),
-    "fourier": lambda c: fourier.Fourier(c, fourier.FourierParameters()),
+    "fourier": lambda c: calm.Fourier(c, calm.FourierParameters()),
     "bayesnet-sample": lambda c: bayesnet.BayesNetwork(
         c, bayesnet.BayesNetParameters(plan="sample")
     ),

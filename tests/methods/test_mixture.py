@@ -19,11 +19,7 @@ from dither.methods import Campaign, MethodRun, restore
 from dither.methods.independent import IndependentParameters, IndependentProtocol
 from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
 from dither.methods.mixture.plan import (
-    LEVEL,
-    LOSS,
-    LOSS_ONE_PAIR,
-    MOST,
-    ONLY_PAIR,
+    SETTINGS,
     Screen,
     ScreenDesign,
     attribute_sets,
@@ -147,9 +143,12 @@ def test_a_screen_that_finds_nothing_costs_little(
     cardinalities: tuple[int, ...], epsilon: float
 ) -> None:
     screen = plan_screen(cardinalities, 1_000_000, epsilon)
-    assert 0 < screen.share <= MOST
+    assert 0 < screen.share <= SETTINGS.max_share
     few = len(cardinalities) == 2 and epsilon == 0.1  # a single pair in so much noise
-    assert screen_cost(cardinalities, epsilon, screen) <= (LOSS_ONE_PAIR if few else LOSS) + 1e-6
+    assert (
+        screen_cost(cardinalities, epsilon, screen)
+        <= (SETTINGS.loss_one_pair if few else SETTINGS.loss) + 1e-6
+    )
 
 
 def test_two_dependent_numbers_are_asked_together() -> None:
@@ -177,7 +176,7 @@ def test_two_dependent_numbers_are_asked_together() -> None:
 def test_the_only_pair_is_asked_at_once_where_a_screen_would_miss_it() -> None:
     """8 x 8 cells, epsilon 1, 20,000 people: a screen of at most a quarter sees the correlation of 0.8 in few collections."""
     asked = design((8, 8), 20_000, 1.0, ordered=True)
-    assert asked == ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
+    assert asked == ScreenDesign(None, pairs=True, alone=SETTINGS.only_pair_singles)
     assert design((8, 8), 20_000, 1.0).screen is not None, (
         "without an order there is no correlation to learn"
     )
@@ -252,7 +251,7 @@ def test_independent_attributes_are_seldom_taken_for_dependent(epsilon: float, n
     rng = np.random.default_rng(0)
     p_values = np.array([screened(network, n, epsilon, rng) for _ in range(150)])
     # Bonferroni keeps the level; allow four standard errors of a proportion.
-    for level in (LEVEL, 0.1, 0.3):
+    for level in (SETTINGS.level, 0.1, 0.3):
         assert (p_values < level).mean() <= level + 4 * np.sqrt(level * (1 - level) / len(p_values))
     assert (p_values < 0.7).mean() > 0.1, "and the test is not asleep"
 
@@ -260,7 +259,7 @@ def test_independent_attributes_are_seldom_taken_for_dependent(epsilon: float, n
 def test_strong_dependence_is_seen() -> None:
     network = generate_network((2, 3, 5, 4), strength=3.0, seed=2)
     rng = np.random.default_rng(0)
-    assert all(screened(network, 20_000, 1.0, rng) < LEVEL for _ in range(20))
+    assert all(screened(network, 20_000, 1.0, rng) < SETTINGS.level for _ in range(20))
 
 
 def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
@@ -272,7 +271,7 @@ def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
     tail = module._gamma_tail
     monkeypatch.setattr(module, "_gamma_tail", lambda v, m, s: tail(v * 2.0, m, s))
     rng = np.random.default_rng(0)
-    assert np.mean([screened(network, 20_000, 0.5, rng) < LEVEL for _ in range(60)]) > 0.2
+    assert np.mean([screened(network, 20_000, 0.5, rng) < SETTINGS.level for _ in range(60)]) > 0.2
 
 
 # ---- whole campaigns -------------------------------------------------------------------------------------------------
@@ -282,7 +281,7 @@ def test_strong_dependence_is_learnt_in_two_rounds() -> None:
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=3.0, seed=7)
     machine = finished(network, 200_000, 1.0)
     notes = machine.notes()
-    assert notes["screen"]["p_value"] < LEVEL
+    assert notes["screen"]["p_value"] < SETTINGS.level
     assert notes["asked_in_pairs"] >= 3
     assert "fallbacks" not in notes
     baseline = IndependentProtocol(machine.campaign, IndependentParameters())

@@ -19,7 +19,7 @@ from dither.methods.privincr import (
     asked_whole,
     factor_cells,
     relaxed_threshold,
-    told_of_singles,
+    single_information,
     usual_singles,
     worth_asking,
 )
@@ -369,10 +369,10 @@ def test_an_answer_about_a_pair_tells_of_its_attributes_what_their_variances_say
     campaign = Campaign(schema, 1.0, N)
     one, two = mechanism("best", 2, 1.0), mechanism("best", 4, 1.0)
     alone = one.variance(0.5, 1) + 0.25
-    assert told_of_singles(campaign, PrivIncrParameters()) == pytest.approx(
+    assert single_information(campaign, PrivIncrParameters()) == pytest.approx(
         2 * alone / (two.group_variance(2, 0.5, 1) + 0.25)
     )
-    assert told_of_singles(Campaign(schema, 20.0, N), PrivIncrParameters()) == pytest.approx(
+    assert single_information(Campaign(schema, 20.0, N), PrivIncrParameters()) == pytest.approx(
         2.0, abs=1e-3
     )
 

@@ -134,6 +134,25 @@ def test_state_and_reports_pass_through() -> None:
     assert "twice" not in asked
 
 
+@pytest.mark.parametrize("method", ["mixture", "independent"])
+@pytest.mark.parametrize("holdout", [0.0, 0.1])
+def test_a_finished_run_without_separate_round_keeps_its_marginals(
+    method: str, holdout: float
+) -> None:
+    """With a stated map nothing is asked separately, and a finished run has no plan either."""
+    schema = Schema(
+        (Attribute("job", "ordinal", (1, 2, 3)), Attribute("high", "boolean", (False, True))),
+        (Determines("job", "high", (False, False, True)),),
+    )
+    run = start(method, schema, 4.0, 4000, holdout=holdout)
+    job = RNG(0).integers(0, 3, 4000)
+    simulate(run, np.stack([job, job == 2], axis=1).astype(np.int32), RNG(1))
+    assert run.plan() is None
+    measured = {marginal.attributes: marginal for marginal in run.measured()}
+    assert measured["job",].frequencies == pytest.approx(np.bincount(job) / 4000, abs=0.1)
+    assert measured["high",].frequencies[1] == pytest.approx(measured["job",].frequencies[2])
+
+
 def test_a_map_that_cannot_be_learnt_must_be_stated() -> None:
     a, b = (Attribute(name, "ordinal", tuple(range(2000))) for name in "ab")
     with pytest.raises(SchemaError, match="state the map"):

@@ -81,7 +81,7 @@ def test_nothing_in_reach_is_not_said_to_change_it() -> None:
 
 
 def test_pairs_too_wide_to_hold_are_refused_in_one_line() -> None:
-    with pytest.raises(ParameterError, match="too many to play"):
+    with pytest.raises(ParameterError, match="too many to simulate"):
         dither.forecast(_schema(60_000, 50_000), 100, 0.1)
 
 

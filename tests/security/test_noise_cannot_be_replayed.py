@@ -297,8 +297,8 @@ OPEN_SEEDS = {
     "dither.release.release.Release.with_replicates": "people drawn from a published model",
     "dither.planner.forecasting.forecast": "imagined people",
     "dither.planner.predict.predict": "imagined people",
-    "dither.planner.population.population_of": "imagined people",
-    "dither.planner.population.reference_population": "imagined people",
+    "dither.planner.predict.population_of": "imagined people",
+    "dither.planner.predict.reference_population": "imagined people",
     "dither.methods.run.start": "a method's own choices, all of them published",
     "dither.methods.machine.Campaign": "a method's own choices, all of them published",
     "dither.mechanisms.bloom.BloomRappor": "hash functions, part of the public plan",
@@ -308,7 +308,7 @@ OPEN_SEEDS = {
     "dither.cli.plan.plan": "imagined people",
     "dither.lab.comparison.run.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
     "dither.cli.compare.compare": "methods judged by the true rows, whose result says that no epsilon protects it",
-    "dither.evaluation.downstream.train_and_test": "a classifier judged by true rows",
+    "dither.lab.comparison.measure.train_and_test": "a classifier judged by true rows",
     "dither.lab.testing.contracts.MethodContract.people": "people of a test",
 }
 

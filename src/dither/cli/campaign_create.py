@@ -25,9 +25,8 @@ from dither.cli.options import (
 )
 from dither.errors import InputError, ParameterError
 from dither.methods import HISTOGRAMS, MEANS, method
-from dither.methods.histogram.consumer import read_consumers
+from dither.methods.histogram.consumer import check_range, read_consumers
 from dither.methods.histogram.machine import HistogramMachine
-from dither.methods.histogram.values import check_range
 from dither.methods.mean import Mean
 from dither.notice import weak_protection
 from dither.schema import Schema, load_schema

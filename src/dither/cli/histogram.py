@@ -30,7 +30,7 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
-from dither.methods.histogram.values import OutOfRange
+from dither.methods.histogram.consumer import OutOfRange
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
 from dither.schema import load_schema

@@ -15,8 +15,7 @@ from dither.cli.options import AsJson, print_warnings
 from dither.methods import DEFAULT, HISTOGRAMS, MEANS, jtree_nonprivate, plugin_faults
 from dither.methods import methods as all_methods
 from dither.planner import Forecast, forecast
-from dither.planner.chart import check_picture, write_picture
-from dither.planner.forecasting import NOT_PLAYED
+from dither.planner.forecasting import NOT_PLAYED, check_picture, write_picture
 
 
 def plan(

@@ -92,7 +92,7 @@ def _added(name: str) -> Dataset | None:
     return made
 
 
-SIDECARS = (".schema.json", ".domain.json")
+_SIDECARS = (".schema.json", ".domain.json")
 INFERRED = "inferred-domain"
 
 
@@ -191,7 +191,7 @@ def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
     ):
         return _bundled_schema(table), []
     path = Path(table)
-    for ending in SIDECARS if path.is_file() else ():
+    for ending in _SIDECARS if path.is_file() else ():
         beside = path.with_name(path.stem + ending)
         if beside.is_file():
             note = Notice(

@@ -58,18 +58,18 @@ from dither.types import Floats, JsonObject
 # Of a bound: a correct mechanism fails an audit at most once in a thousand runs.
 CONFIDENCE = 0.999
 MIN_TRIALS = 100  # fewer would say nothing
-USUAL_TRIALS = 20_000
+_USUAL_TRIALS = 20_000
 # The default number of trials, a few seconds.
-MAX_TRIALS = 16 * USUAL_TRIALS
+_MAX_TRIALS = 16 * _USUAL_TRIALS
 # The share of what an event can show that the bound is expected to reach.
 TARGET = 0.85
 PILOT = 2_000
 # Two laws of this size are enumerated in a fraction of a second.
-LAW_BITS = 13
+_LAW_BITS = 13
 CELLS, ATTRIBUTES = 16, 4
 ALL_PAIRS = 24  # cells up to which the attack compares every pair of inputs
 # Exact probabilities of all laws together, about two seconds.
-MAX_LAW_ENTRIES = 100_000
+_MAX_LAW_ENTRIES = 100_000
 ALL_INPUTS, TWO_INPUTS, STATED = "all inputs", "two inputs", "stated"
 LOCAL_NAMES = (*NAMES, *(name for name in (*MECHANISMS, *MEANS) if name not in NAMES))
 
@@ -241,7 +241,7 @@ def _favoured_of_grid(grid: GridMean) -> frozenset[int]:
 
 
 def _favoured_outputs(
-    first: Floats, second: Floats, trials: int = USUAL_TRIALS
+    first: Floats, second: Floats, trials: int = _USUAL_TRIALS
 ) -> tuple[frozenset[int], float]:
     """The outputs above the likelihood ratio with the largest expected bound, and that bound."""
     possible = np.flatnonzero(first)
@@ -295,7 +295,7 @@ def empirical_lower_bound(
     Args:
         mechanism: The mechanism to attack; reports come from `randomise`, which devices run.
         trials: Reports for each of two inputs. By default enough for the bound to reach `TARGET`
-            of what the event can show, from `USUAL_TRIALS` to `MAX_TRIALS`. Rare events (large
+            of what the event can show, from `_USUAL_TRIALS` to `_MAX_TRIALS`. Rare events (large
             epsilons, many cells of `grr`) need more; the bound is then valid but low.
         source: Random bytes.
         confidence: The probability that the bound is at most the true epsilon.
@@ -333,15 +333,15 @@ def _least_hits(first: Any, second: Any) -> int:
     above = [
         (counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)
     ]
-    return 1 + int(np.argmax(_expected_bound(above[0], above[1], USUAL_TRIALS)))
+    return 1 + int(np.argmax(_expected_bound(above[0], above[1], _USUAL_TRIALS)))
 
 
 def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
     """The trials after which the bound is expected to be near what the event can show."""
     sizes = np.arange(parts + 1)
     rates = [np.float64((counts @ sizes + 1) / (counts.sum() * parts + 2)) for counts in pilot]
-    trials = USUAL_TRIALS
-    while trials < MAX_TRIALS:
+    trials = _USUAL_TRIALS
+    while trials < _MAX_TRIALS:
         if _expected_bound(rates[0], rates[1], trials * parts, confidence) >= TARGET * np.log(
             rates[0] / rates[1]
         ):
@@ -365,7 +365,7 @@ def _epsilon_of_law(mechanism: Randomiser, attack: _Attack) -> tuple[float | Non
     if isinstance(mechanism, OutputMechanism):
         ratio = _extremes_of_outputs(mechanism)[0]
         return math.inf if ratio is None else log_up(ratio), ALL_INPUTS
-    if isinstance(mechanism, BitMechanism) and mechanism.report_bits > LAW_BITS:
+    if isinstance(mechanism, BitMechanism) and mechanism.report_bits > _LAW_BITS:
         return None, STATED
     made: Any = mechanism
     inputs: Iterable[Any] = [attack.first, attack.second]
@@ -377,7 +377,7 @@ def _epsilon_of_law(mechanism: Randomiser, attack: _Attack) -> tuple[float | Non
         return None, STATED
     compared = TWO_INPUTS
     count = mechanism.cells if isinstance(mechanism, Mechanism) else made.levels**made.attributes
-    if count * len(laws[0]) <= MAX_LAW_ENTRIES:
+    if count * len(laws[0]) <= _MAX_LAW_ENTRIES:
         compared = ALL_INPUTS
         inputs = range(count)
         if not isinstance(mechanism, Mechanism):

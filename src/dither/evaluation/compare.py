@@ -30,7 +30,7 @@ from dither.types import Codes, JsonObject, NativeTable, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
-DEFAULT_WAYS = (1, 2, 3)
+_DEFAULT_WAYS = (1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def evaluate(
     real: NativeTable | str | Path,
     synthetic: NativeTable | str | Path,
     schema: Schema | str | Path | None = None,
-    ways: Sequence[int] = DEFAULT_WAYS,
+    ways: Sequence[int] = _DEFAULT_WAYS,
     max_sets: int = 100,
     seed: int = 0,
     sdmetrics: bool = False,
@@ -203,8 +203,8 @@ def evaluate(
     first, second, domain = tables.real_codes, tables.synthetic_codes, tables.schema
     asked = tuple(ways)
     # The default does not apply to tables with fewer attributes.
-    if asked == DEFAULT_WAYS:
-        asked = DEFAULT_WAYS[: len(domain)]
+    if asked == _DEFAULT_WAYS:
+        asked = _DEFAULT_WAYS[: len(domain)]
     with followed(progress) as show:
         distances = evaluate_codes(
             first, second, domain, asked, max_sets, np.random.default_rng(seed), show
@@ -221,7 +221,7 @@ def evaluate(
 
 # The scores of SDMetrics' quality report, computed by that library itself.
 
-SDTYPES = {
+_SDTYPES = {
     "numeric": "numerical",
     "date": "numerical",
     "datetime": "numerical",
@@ -301,7 +301,7 @@ def sdmetrics_metadata(schema: Schema) -> JsonObject:
     """
     return {
         "columns": {
-            attribute.name: {"sdtype": SDTYPES.get(attribute.kind, "categorical")}
+            attribute.name: {"sdtype": _SDTYPES.get(attribute.kind, "categorical")}
             for attribute in schema
         }
     }

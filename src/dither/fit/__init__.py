@@ -7,9 +7,6 @@ and Lasso, dependence tests and junction trees, and the models themselves: a joi
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from dither.errors import ReportError
 from dither.fit.dependence import (
     Dependence,
     Pruning,
@@ -22,20 +19,10 @@ from dither.fit.dependence import (
     shrunk_squares,
 )
 from dither.fit.marginal import Marginal
-from dither.fit.model import Independent, Model
+from dither.fit.model import KINDS, Independent, Model, model_from_bytes
 from dither.fit.pool import AnswerCounts, answers_of, check_asked, pool
 from dither.fit.project import make_consistent, norm_sub, normal_interval, projection
 from dither.fit.triangulate import Triangulation, triangulate, triangulate_capped
-from dither.tally.archive import decoding, unpack
-
-# A model's kind -> module in this package and class in it; a module is imported when its kind is read.
-KINDS: dict[str, str] = {
-    "bayes_net": "bayes_net:BayesNet",
-    "independent": "model:Independent",
-    "junction_tree": "junction_tree:JunctionTree",
-    "mixture": "mixture.model:Mixture",
-    "ruled": "ruled:Ruled",
-}
 
 __all__ = [
     "KINDS",
@@ -64,21 +51,3 @@ __all__ = [
     "triangulate",
     "triangulate_capped",
 ]
-
-
-def model_from_bytes(data: bytes) -> Model:
-    """Rebuild any model from the bytes that its `to_bytes` returned.
-
-    Raises:
-        ReportError: The bytes are not a model of a known kind.
-    """
-    kind = unpack(data)[0].get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise ReportError(
-            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}",
-            value=kind,
-        )
-    module, name = KINDS[kind].split(":")
-    with decoding("model"):
-        model: Model = getattr(import_module(f"dither.fit.{module}"), name).from_bytes(data)
-    return model

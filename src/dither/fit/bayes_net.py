@@ -1,4 +1,6 @@
-"""A Bayes network: each attribute given its parents. Marginals by variable elimination, rows by ancestral sampling.
+"""A Bayes network: each attribute given its parents.
+
+Marginals by variable elimination, rows by ancestral sampling.
 
 Reference: Koller, Friedman, "Probabilistic graphical models", 2009, sections 3.2 and 9.3.
 """
@@ -31,8 +33,8 @@ Ahead = Callable[[Sequence[tuple[int, tuple[int, ...]]]], None]
 class Network:
     """Attributes in the order they were added, each with its parents and the mutual information with them.
 
-    `computed` counts the mutual informations that the algorithm computes, a candidate as often as it comes up: the
-    figure in which algorithms 3 and 4 differ.
+    `computed` counts the computed mutual informations, repeated candidates included. Algorithms
+    3 and 4 differ in it.
     """
 
     order: tuple[int, ...]
@@ -46,7 +48,7 @@ class Network:
         return sum(self.information)
 
     def edges(self) -> set[tuple[int, int]]:
-        """Which attributes are joined, whatever the direction."""
+        """The undirected edges."""
         return {(min(a, p), max(a, p)) for a, given in enumerate(self.parents) for p in given}
 
 
@@ -60,11 +62,12 @@ def search_network(
     fits: Fits = lambda a, given: True,
     ahead: Ahead | None = None,
 ) -> Network:
-    """Add attributes one at a time with the parent set, of up to `degree` of those already in, that scores most.
+    """Add attributes one at a time, each with the best parent set of up to `degree` members.
 
-    `cached=False` is algorithm 3, `cached=True` algorithm 4. A candidate that does not fit gives way to its subsets, and
-    an attribute that has none left stands without parents. `ahead` is told each step's candidates before they are
-    scored, so that a caller can compute them together. Ties go to the lower attribute numbers.
+    `cached=False` is algorithm 3, `cached=True` algorithm 4. A candidate that does not fit is
+    replaced by its subsets; an attribute without candidates has no parents. `ahead` is called
+    with each step's candidates before they are scored, so that a caller can compute them
+    together. Ties go to the lower attribute numbers.
     """
     check_whole("degree", degree, 1, 4)
     chosen = [root]
@@ -101,7 +104,7 @@ def search_network(
 def _conditions(
     a: int, chosen: Sequence[int], degree: int, need: int | None, fits: Fits
 ) -> list[tuple[int, ...]]:
-    """Parent sets of the largest size that fits; with `need` only those that hold it."""
+    """Parent sets of the largest size that fits, all with `need` if given."""
     for size in range(min(degree, len(chosen)), 0, -1):
         found = [tuple(sorted(c)) for c in combinations(chosen, size) if need is None or need in c]
         usable = [c for c in found if fits(a, c)]
@@ -111,7 +114,7 @@ def _conditions(
 
 
 def candidates_computed(d: int, degree: int, cached: bool) -> int:
-    """How many mutual informations a search over d attributes computes when every candidate fits."""
+    """Number of mutual informations of a search over d attributes if every candidate fits."""
     return search_network(d, degree, lambda a, given: -float(a), 0, cached=cached).computed
 
 
@@ -121,8 +124,11 @@ Factor = tuple[tuple[int, ...], Floats]
 
 @dataclass(frozen=True)
 class BayesNet:
-    """`conditionals[i]` has one axis for each of `parents[i]`, in that order, then one for attribute i, along which it
-    adds up to one."""
+    """The model of a network.
+
+    `conditionals[i]` has one axis for each of `parents[i]`, in that order, then one for
+    attribute i, along which it adds up to one.
+    """
 
     schema: Schema
     parents: tuple[tuple[int, ...], ...]
@@ -146,7 +152,7 @@ class BayesNet:
     ) -> BayesNet:
         """From each attribute's joint distribution with its parents, axes parents then attribute.
 
-        A combination of parents that never occurs leaves its conditional open; it gets the attribute's own marginal.
+        A combination of parents that never occurs gets the attribute's marginal.
         """
         tables = []
         for joint in joints:
@@ -224,7 +230,7 @@ class BayesNet:
         sizes = self.schema.cardinalities
         for i in self.order:
             table = np.cumsum(self.conditionals[i].reshape(-1, sizes[i]), axis=1)
-            # All rows of the table share one increasing sequence: row s occupies the stretch from s to s + 1.
+            # All rows of the table share one increasing sequence: row s is from s to s + 1.
             ladder = (table / table[:, -1:] + np.arange(len(table))[:, None]).ravel()
             for start in range(0, rows, _BLOCK):
                 block = codes[start : start + _BLOCK]
@@ -259,7 +265,7 @@ def _scope(factors: Sequence[Factor], variable: int) -> set[int]:
 def chain_joint(
     table: AnyArray, scope: Sequence[int], parents: Sequence[int], attribute: int
 ) -> Floats:
-    """A joint table over `scope` with its axes as `from_joints` takes them: the parents in order, then the attribute."""
+    """A joint table over `scope` with axes as in `from_joints`: parents, then the attribute."""
     return np.asarray(
         np.transpose(table, [list(scope).index(a) for a in (*parents, attribute)]), np.float64
     )

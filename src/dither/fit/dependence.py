@@ -1,8 +1,8 @@
-"""How strongly two attributes depend, with and without the noise of the reports taken into account.
+"""Measures of dependence of two attributes, with and without correction for noise.
 
-The plug-in mutual information of a noisy table is biased upward by about k_i k_j (k_i-1)(k_j-1) s^2 / 2 nats (s^2 the
-noise variance of a cell), so a fixed threshold on it picks wide domains, not strong dependence. `dependence` removes
-the bias.
+The plug-in mutual information of a noisy table is biased upward by about
+k_i k_j (k_i-1)(k_j-1) s^2 / 2 nats (s^2 the noise variance of a cell), so a fixed threshold on
+it selects wide domains, not strong dependence. `dependence` removes the bias.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import AnyArray, Floats
 
-# Mean squared dependences times cells, about Cramer's V squared: from what nobody could see to complete dependence.
+# Mean squared dependences times cells, about Cramer's V squared, from undetectable to complete.
 _SIZES = np.concatenate([[0.0], 4.0 ** np.arange(-9, 2)])
 _STEPS = 200
 
@@ -26,9 +26,9 @@ _STEPS = 200
 def shrunk_squares(tests: Sequence[Dependence], shapes: Sequence[tuple[int, int]]) -> Floats:
     """The posterior mean of each pair's squared distance from independence.
 
-    For noise of variance s^2 in each of the f = (k-1)(m-1) directions, the residual's square over s^2 is (1 + r) times a
-    chi-square of f degrees when the effects have variance r s^2; with B = r/(1+r) the effect's mean square is then
-    B^2 |y|^2 + f B s^2.
+    For noise of variance s^2 in each of the f = (k-1)(m-1) directions, the residual's square
+    over s^2 is (1 + r) times a chi-square of f degrees if the effects have variance r s^2; with
+    B = r/(1+r) the effect's mean square is then B^2 |y|^2 + f B s^2.
     """
     rows, columns = np.array(shapes, np.float64).reshape(-1, 2).T
     degrees = (rows - 1) * (columns - 1)
@@ -52,14 +52,14 @@ def shrunk_squares(tests: Sequence[Dependence], shapes: Sequence[tuple[int, int]
 
 
 def entropy(distribution: AnyArray) -> float:
-    """Shannon entropy in nats of a distribution of any shape; cells at or below zero count as empty."""
+    """Shannon entropy in nats of a distribution of any shape; non-positive cells are empty."""
     p = np.asarray(distribution, np.float64).ravel()
     p = p[p > 0]
     return float(-(p * np.log(p)).sum())
 
 
 def mutual_information(joint: AnyArray) -> float:
-    """Mutual information in nats of a two-way distribution that is not negative (LoPub eq. 24); never below zero."""
+    """Mutual information in nats of a two-way distribution (LoPub eq. 24), at least zero."""
     table = np.asarray(joint, np.float64)
     if table.ndim != 2 or (table < 0).any():
         raise ParameterError(
@@ -73,15 +73,18 @@ def mutual_information(joint: AnyArray) -> float:
 
 
 def mutual_information_threshold(rows: int, columns: int, phi: float) -> float:
-    """LoPub eq. 26: min(k_i-1, k_j-1) phi^2 / 2, the mutual information of a table whose Cramer's V is about phi."""
+    """LoPub eq. 26: min(k_i-1, k_j-1) phi^2 / 2, the information at a Cramer's V of about phi."""
     check_between("phi", phi, 0, 1)
     return min(rows - 1, columns - 1) * phi**2 / 2
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """The squared distance of a pair from independence, unbiased, the deviation that noise alone gives it, and the noise's own
-    mean square, which has been taken off."""
+    """The unbiased squared distance of a pair from independence.
+
+    With its standard deviation under independence, and the mean square of the noise that was
+    subtracted.
+    """
 
     statistic: float
     null_deviation: float
@@ -89,7 +92,7 @@ class Dependence:
 
     @property
     def score(self) -> float:
-        """The statistic in standard deviations of the null; above 3 noise alone is an unlikely cause."""
+        """The statistic in standard deviations under independence; above 3 is significant."""
         return (
             self.statistic / self.null_deviation
             if self.null_deviation > 0
@@ -98,7 +101,7 @@ class Dependence:
 
     @property
     def strength(self) -> float:
-        """The Euclidean distance from independence, zero where the unbiased square is negative; ranks edges."""
+        """The Euclidean distance from independence, zero if the unbiased square is negative."""
         return float(np.sqrt(max(self.statistic, 0.0)))
 
 
@@ -110,16 +113,22 @@ def dependence(
     row_variance: float = 0.0,
     column_variance: float = 0.0,
 ) -> Dependence:
-    """Noise-aware dependence of a raw, unbiased pair table with noise of `variance` in each cell, independent between
-    cells.
+    """Noise-aware dependence of a raw, unbiased pair table.
 
-    U = ||C (y - a b') C||^2 - (k_i-1)(k_j-1) s^2 with C the centring matrix, against its null standard deviation
-    sqrt(2 (k_i-1)(k_j-1)) s^2. `rows` and `columns` are the one-way frequencies a and b with the variances of their
-    cells (by default the table's own sums, whose noise centring removes only where the other marginal is even).
+    U = ||C (y - a b') C||^2 - (k_i-1)(k_j-1) s^2 with C the centring matrix, and its standard
+    deviation sqrt(2 (k_i-1)(k_j-1)) s^2 under independence.
 
-    Centring leaves the dependence itself alone, since f_ij - f_i f_j adds up to zero along rows and columns, and gives
-    the noise exactly (k_i-1)(k_j-1) degrees of freedom. Without it the degrees are (k_i-2+k_i|a|^2)(k_j-2+k_j|b|^2),
-    far more for attributes with one frequent value, and such pairs are kept for no reason.
+    Centring does not change the dependence, since f_ij - f_i f_j adds up to zero along rows and
+    columns, and makes the degrees of freedom of the noise exactly (k_i-1)(k_j-1). Without it
+    they are (k_i-2+k_i|a|^2)(k_j-2+k_j|b|^2), far more for attributes with one frequent value,
+    and such pairs would be kept wrongly.
+
+    Args:
+        table: The raw frequencies.
+        variance: Noise variance of each cell; cells are independent.
+        rows: One-way frequencies a with the variances of their cells. By default the table's
+            sums, whose noise centring removes only if the other marginal is even.
+        columns: The same for b.
     """
     table = np.asarray(joint, np.float64)
     if table.ndim != 2 or min(table.shape) < 2:
@@ -133,7 +142,8 @@ def dependence(
     b = table.sum(0) if columns is None else np.asarray(columns, np.float64)
     a, b = a - a.mean(), b - b.mean()
     residual = table - table.mean(0) - table.mean(1)[:, None] + table.mean() - np.outer(a, b)
-    # The noise of a and b enters through the product: to first order a's noise times b, b's noise times a.
+    # The noise of a and b enters through the product, to first order as a's noise times b and
+    # b's noise times a.
     spread = variance + row_variance * column_variance
     extra = (k - 1) * row_variance * float(b @ b) + (m - 1) * column_variance * float(a @ a)
     degrees = (k - 1) * (m - 1)
@@ -151,7 +161,7 @@ def dependence(
 
 Pair = tuple[int, int]
 Variant = Literal["none", "empty", "full"]
-VARIANTS: tuple[Variant, ...] = ("none", "empty", "full")
+_VARIANTS: tuple[Variant, ...] = ("none", "empty", "full")
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,7 @@ Relative = Literal["values", "degrees"]
 
 
 def relative_entropy(marginals: Sequence[AnyArray], relative: Relative = "values") -> list[float]:
-    """H(A)/|domain| of each attribute (algorithm 5, line 4), or H(A)/(|domain| - 1), with which table 7 was made."""
+    """H(A)/|domain| of each attribute (algorithm 5, line 4), or H(A)/(|domain| - 1) (table 7)."""
     less = {"values": 0, "degrees": 1}[relative]
     return [entropy(np.clip(m, 0, None)) / (len(m) - less) for m in marginals]
 
@@ -200,17 +210,18 @@ def prune_by_entropy(
     depends: Callable[[int, int], bool],
     relative: Relative = "values",
 ) -> Pruning:
-    """Ask `depends(i, j)`, i < j, only for the pairs that the variant examines: LoPub's entropy pruning (algorithm 5).
+    """LoPub's entropy pruning (algorithm 5): test `depends(i, j)`, i < j, for some pairs only.
 
-    The paper starts non-binary tables with no dependence (`empty`) and looks for some among the attributes of largest relative
-    entropy, H(A)/|domain|; binary tables with all pairs dependent (`full`), and looks for independence among those of least.
-    d (1-phi) attributes, rounded half up, are examined: the ones of largest relative entropy for `empty`, of least for
-    `full`, where every pair not examined counts as dependent. `none` examines all pairs. (Line 7 reads as rounding down,
-    but the pair counts of tables 7 and 9 are those of rounding to nearest.)
+    The paper starts non-binary tables without dependence (`empty`) and tests the attributes of
+    largest relative entropy, H(A)/|domain|. It starts binary tables with all pairs dependent
+    (`full`) and tests the attributes of least relative entropy; untested pairs count as
+    dependent. d (1-phi) attributes, rounded half up, are tested. `none` tests all pairs. (Line
+    7 reads as rounding down, but the pair counts of tables 7 and 9 are those of rounding to
+    nearest.)
 
     Reference: Ren et al., "LoPub", IEEE TIFS 2018, section 5.5.2.
     """
-    check_choice("pruning", variant, VARIANTS)
+    check_choice("pruning", variant, _VARIANTS)
     check_between("phi", phi, 0, 1)
     d = len(marginals)
     every = [(i, j) for i in range(d) for j in range(i + 1, d)]
@@ -220,7 +231,7 @@ def prune_by_entropy(
             range(d),
             key=_order(relative_entropy(marginals, relative), -1.0 if variant == "empty" else 1.0),
         )
-        # A hair more than a half, so that 15 * (1 - 0.3) = 10.499.. counts as the ten and a half that was meant.
+        # Slightly more than a half, so that 15 * (1 - 0.3) = 10.499.. counts as 10.5.
         chosen = set(ranked[: math.floor(d * (1 - phi) + 0.5 + 1e-9)])
         examined = [(i, j) for i, j in every if i in chosen and j in chosen]
     found = {pair for pair in examined if depends(*pair)}

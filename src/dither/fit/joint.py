@@ -39,6 +39,8 @@ from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso
 from threadpoolctl import threadpool_limits
 
 from dither.checks import check_choice
@@ -51,18 +53,19 @@ from dither.schema.cells import codes_of
 from dither.tally import PatternTally, report_bits
 from dither.types import AnyArray, Bytes, Floats, Integers, Singles
 
-MAX_JOINT_CELLS = 1 << 24
+_MAX_JOINT_CELLS = 1 << 24
 """The largest joint that EM takes on: six tables of doubles of this size are 800 MB, the stated bound on its memory."""
 
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 1 << 25
 _CACHE_BYTES = 1 << 28
-_SMALLEST = 1e-30  # products of likelihoods stay above this, well inside what 32-bit floats hold
+# Products of likelihoods stay above this, inside the range of 32-bit floats.
+_SMALLEST = 1e-30
 
 
 @dataclass(frozen=True)
-class EMResult:
-    """A joint distribution, one axis per attribute, and how it was reached; `steps` counts passes over the reports."""
+class _EMResult:
+    """A joint distribution, one axis per attribute; `steps` counts passes over the reports."""
 
     joint: Floats
     steps: int
@@ -75,9 +78,9 @@ def bit_likelihood(
 ) -> Singles:
     """P(report | value), each row up to a factor, for every report (row of bits) and value.
 
-    `filters` has the bits each value sets, one row per value; None for unary encoding, where value v sets bit v only. A
-    set bit is reported as set with p, another with q. With `attributes` of them multiplied, no product leaves the
-    range of 32-bit floats.
+    `filters` has the bits that each value sets, one row per value; None for unary encoding,
+    where value v sets bit v only. A set bit is reported as set with p, another with q. Products
+    over `attributes` of them stay in the range of 32-bit floats.
     """
     floor = _SMALLEST ** (1.0 / max(attributes, 1))
     if filters is None:
@@ -95,7 +98,7 @@ def bit_likelihood(
 
 
 def check_cells(
-    cardinalities: Sequence[int], names: Sequence[str] | None = None, most: int = MAX_JOINT_CELLS
+    cardinalities: Sequence[int], names: Sequence[str] | None = None, most: int = _MAX_JOINT_CELLS
 ) -> int:
     """The number of cells of a joint that fits, or an error that says how large it is."""
     cells = math.prod(cardinalities)
@@ -118,13 +121,14 @@ def expectation_maximisation(
     tolerance: float = 1e-5,
     steps: int = 2_000,
     printed: bool = False,
-) -> EMResult:
-    """The joint distribution of the attributes whose likelihood matrices are given, row by row of the same report.
+) -> _EMResult:
+    """The joint distribution of attributes from their likelihood matrices, a row per report.
 
-    `weights` says how often each row occurred. Starts from `start` (even by default); cells that are zero there stay
-    zero. Stops when a step changes no cell by more than `tolerance`, or after `steps`; passes are in single precision, so
-    a tolerance below 1e-6 may never be reached. The likelihood never falls from one cycle to the next. `printed` takes plain
-    steps and stops as LoPub's algorithm 1 reads, when the largest cell's value changes by no more than the tolerance.
+    `weights` has the frequency of each row. It starts from `start` (even by default), whose
+    zero cells stay zero. It stops when a step changes no cell by more than `tolerance`, or
+    after `steps`; passes are in single precision, so a tolerance below 1e-6 may never be
+    reached. The likelihood never decreases between cycles. `printed` takes plain steps and
+    stops as in LoPub's algorithm 1, when the largest cell changes by no more than the tolerance.
     """
     shape = tuple(m.shape[1] for m in likelihoods)
     check_cells(shape)
@@ -141,7 +145,7 @@ def expectation_maximisation(
     passes = _Passes(products, None if weights is None else weights.astype(np.float32), total)
     iterate = _as_printed if printed else _squarem
     matrix, change = iterate(passes, products.fold(joint), tolerance, steps)
-    return EMResult(
+    return _EMResult(
         products.unfold(matrix), passes.count, change <= tolerance, passes.log_likelihood
     )
 
@@ -159,7 +163,7 @@ def _as_printed(
 
 
 def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple[Floats, float]:
-    """Cycles of two steps, an extrapolation along them, and a step from there; a plain one where that loses."""
+    """Cycles of two steps, an extrapolation and a step; plain if that lowers the likelihood."""
     p1 = passes.step(p0)
     while True:
         first = p1 - p0
@@ -175,7 +179,7 @@ def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple
         curvature = float(np.linalg.norm(second - first))
         length = max(1.0, float(np.linalg.norm(first)) / curvature) if curvature > 0 else 1.0
         ahead = p0 + 2 * length * first + length**2 * (second - first)
-        # A long step may leave the simplex; a tenth of the plain step's value keeps every cell alive that was.
+        # A long step may leave the simplex; a tenth of the plain step keeps cells positive.
         ahead = np.maximum(ahead, 0.1 * p2)
         ahead /= ahead.sum()
         after = passes.step(ahead)
@@ -185,7 +189,7 @@ def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple
 
 
 class _Passes:
-    """One pass over the reports is one step of EM; keeps count, and the likelihood of the last point stepped from."""
+    """Steps of EM, one pass over the reports each, with their count and last likelihood."""
 
     def __init__(self, products: RowProducts, weights: Singles | None, total: float) -> None:
         self.products, self.weights, self.total = products, weights, total
@@ -216,8 +220,10 @@ class _Passes:
 
 
 class RowProducts:
-    """The row-wise products of two groups of matrices with the same rows, in blocks; `fold` and `unfold` move a joint
-    table between one axis per matrix and one axis per group."""
+    """The row-wise products of two groups of matrices, in blocks.
+
+    `fold` and `unfold` convert a joint table between one axis per matrix and one per group.
+    """
 
     def __init__(self, matrices: Sequence[Singles]) -> None:
         self.matrices = matrices
@@ -268,7 +274,7 @@ class RowProducts:
 
 
 def _halves(shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two groups with the least sum of column counts; a lone attribute stands against a column of ones."""
+    """Two groups with the least sum of column counts; one attribute alone has an empty group."""
     everything = range(len(shape))
     options = [c for size in range(1, len(shape)) for c in combinations(everything, size)]
     if not options:
@@ -288,12 +294,12 @@ _MAX_DESIGN = 1 << 27  # entries of the paper's design matrix: 1 GB of doubles
 
 @dataclass(frozen=True)
 class Encoding:
-    """How one attribute's values become bits, and what that does to an unbiased estimate.
+    """The encoding of one attribute's values in bits, and the noise of its unbiased estimate.
 
-    `decode` turns a report's bits s into unbiased indicators of the values, decode @ (s - q)/(p - q): the
-    pseudo-inverse of the filters. `gram` is filters times their transpose, the metric in which the regression
-    measures. `noise` is the variance of each indicator when the value is another one, `bump` what is added when it is
-    this one.
+    `decode` converts a report's bits s to unbiased indicators of the values,
+    decode @ (s - q)/(p - q): the pseudo-inverse of the filters. `gram` is filters times their
+    transpose, the metric of the regression. `noise` is the variance of each indicator if the
+    value is another one, `bump` the additional variance if it is this one.
     """
 
     filters: Bytes | None
@@ -316,18 +322,18 @@ class Encoding:
 
     @property
     def noise(self) -> Floats:
-        """The variance of the indicator of each value in one report of somebody with another value."""
+        """The variance of each value's indicator in one report of another value."""
         single = self.q * (1 - self.q) / (self.p - self.q) ** 2
         decode = self.decode
         return np.full(self.cells, single) if decode is None else single * (decode**2).sum(1)
 
     @property
     def bump(self) -> float:
-        """What somebody's own value adds to that variance; nothing where p = 1 - q."""
+        """The additional variance if the report is of this value; zero if p = 1 - q."""
         return (self.p * (1 - self.p) - self.q * (1 - self.q)) / (self.p - self.q) ** 2
 
     def spread(self, frequencies: Floats) -> Floats:
-        """The covariance of the centred indicators of one report of somebody drawn from these frequencies."""
+        """The covariance of one report's centred indicators at these frequencies."""
         single = self.q * (1 - self.q) / (self.p - self.q) ** 2
         decode = self.decode
         noise = (
@@ -348,7 +354,7 @@ class Encoding:
 def pair_cooccurrence(
     both: AnyArray, ones: Sequence[AnyArray], n: int, encodings: Sequence[Encoding]
 ) -> Floats:
-    """Raw, unbiased joint frequencies of two attributes from counts of bits set together and alone."""
+    """Raw, unbiased joint frequencies of two attributes from counts of set bits."""
     a, b = encodings
     first, second = (np.asarray(c, np.float64) / n for c in ones)
     centred = (
@@ -363,7 +369,7 @@ def pair_cooccurrence(
 def pair_variance(
     encodings: Sequence[Encoding], rows: Floats, columns: Floats, joint: Floats, n: int
 ) -> Floats:
-    """The variance of each cell of `pair_cooccurrence`, given the participants, at these frequencies."""
+    """The variance of each cell of `pair_cooccurrence` at these frequencies."""
     a, b = encodings
     noise_a, noise_b = a.noise[:, None], b.noise[None, :]
     f_a, f_b = rows[:, None], columns[None, :]
@@ -373,7 +379,7 @@ def pair_variance(
 
 @dataclass(frozen=True)
 class View:
-    """Raw frequencies of some axes of a joint, and their weight: the inverse of a cell's variance, up to a factor."""
+    """Raw frequencies of some axes of a joint, and their weight, an inverse variance."""
 
     axes: tuple[int, ...]
     target: Floats
@@ -446,8 +452,6 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
 
     The penalty is the usual noise level, sd * sqrt(2 ln cells), of the correlations of the design with pure noise.
     """
-    from sklearn.linear_model import Lasso
-
     shape = [e.cells for e in encodings]
     cells = math.prod(shape)
     rows = sum(len(s) for s in bit_sums)
@@ -474,9 +478,7 @@ def paper_lasso(bit_sums: Sequence[AnyArray], n: int, encodings: Sequence[Encodi
 
 
 def _quietly(model: Any, design: Floats, target: Floats) -> Floats:
-    """The coefficients; the design is singular, so a remark that the fit may not have converged says nothing new."""
-    from sklearn.exceptions import ConvergenceWarning
-
+    """The coefficients, without the convergence warning that a singular design always causes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(model.fit(design, target).coef_, np.float64)
@@ -497,7 +499,7 @@ _MAX_CODE_BITS = 22  # reports of few bits are counted by their bits as a number
 
 @dataclass(frozen=True)
 class JointEstimate:
-    """A joint distribution of some attributes, not negative and adding up to one, and what it took."""
+    """A joint distribution of some attributes, and the steps of its fit."""
 
     attributes: tuple[str, ...]
     joint: Floats
@@ -561,7 +563,7 @@ class SplitReports:
         return np.unpackbits(np.ascontiguousarray(rows), axis=1, bitorder="little", count=width)
 
     def distinct(self, positions: Sequence[int]) -> tuple[list[Bytes], Integers | None]:
-        """The bits of some attributes with weights; reports that agree on these bits are merged where there are few."""
+        """The bits of some attributes with weights; equal reports are merged if bits are few."""
         widths = [self.plan.questions[i].mechanism.counters for i in positions]
         if sum(widths) > _MAX_CODE_BITS or 2 ** sum(widths) > len(self.patterns):
             weights = None if self.n == len(self.counts) else self.counts
@@ -591,13 +593,13 @@ class SplitReports:
 
     @cached_property
     def gram(self) -> Integers:
-        """How often each two bits are set together, all attributes side by side; the diagonal holds single bits."""
+        """Counts of two bits set together, over all attributes; the diagonal has single bits."""
         total = sum(q.mechanism.counters for q in self.plan.questions)
         out = np.zeros((total, total))
         for start in range(0, len(self.patterns), _ROWS):
             bits = report_bits(self.plan, self.patterns[start : start + _ROWS]).astype(np.float32)
             weights = self.counts[start : start + _ROWS]
-            # Exact: whole numbers below 2^24 in a block. A product of a matrix with itself costs half of a general one.
+            # Exact: integers below 2^24 in a block.
             out += (
                 bits.T @ bits
                 if (weights == 1).all()
@@ -622,7 +624,7 @@ class SplitReports:
 
     @cached_property
     def distributions(self) -> tuple[Floats, ...]:
-        """One-way distributions: the raw frequencies projected on the simplex in the metric of the filters."""
+        """One-way distributions, projected on the simplex in the metric of the filters."""
         return tuple(
             simplex_lasso(raw, [View((0,), raw, 1.0)], [e.gram])
             for raw, e in zip(self.singles, self.encodings, strict=True)
@@ -645,7 +647,7 @@ class SplitReports:
         return raw, pair_variance(encodings, f_i, f_j, np.clip(raw, 0, 1), self.n)
 
     def cooccurrence(self, positions: Sequence[int]) -> Floats:
-        """Raw, unbiased joint frequencies of any attributes: the mean of the products of their indicators."""
+        """Raw, unbiased joint frequencies: the mean of the products of the indicators."""
         if len(positions) == 1:
             return self.singles[positions[0]]
         if len(positions) == 2:
@@ -688,8 +690,10 @@ def estimate_joint(
     steps: int = 2_000,
     printed: bool = False,
 ) -> JointEstimate:
-    """The joint distribution of some attributes by one of LoPub's three estimators; `printed` is EM from the even table with
-    the paper's own stopping rule."""
+    """The joint distribution of some attributes by one of LoPub's three estimators.
+
+    `printed` is EM from the even table with the paper's stopping rule.
+    """
     check_choice("estimator", estimator, ESTIMATORS)
     if len(set(attributes)) != len(attributes) or not attributes:
         raise ParameterError(
@@ -705,7 +709,7 @@ def estimate_joint(
     start: Floats | None = None
     if estimator == "hybrid":
         start = _lasso_joint(reports, positions, features)
-    elif not printed:  # from the product of the one-way estimates: nearer than the even table, and no cell is ruled out
+    elif not printed:  # the product of one-way estimates is nearer than the even table
         start = _product_start(reports, positions)
     found = em_joint(reports, positions, start, tolerance, steps, printed)
     return JointEstimate(names, found.joint, estimator, found.steps, found.converged)
@@ -718,7 +722,7 @@ def em_joint(
     tolerance: float = 1e-5,
     steps: int = 2_000,
     printed: bool = False,
-) -> EMResult:
+) -> _EMResult:
     """LoPub's algorithm 1 from a starting table; cells that are zero in it stay zero (algorithm 3)."""
     bits, weights = reports.distinct(positions)
     encodings = [reports.encodings[i] for i in positions]
@@ -741,7 +745,7 @@ def _lasso_joint(
         return paper_lasso([diagonal[reports._columns[i]] for i in positions], reports.n, encodings)
     if len(positions) == 1:
         return reports.distributions[positions[0]]
-    # The joint itself, and every single and pair in it: these carry much less noise, and the Gram matrix has them all.
+    # The joint, and its singles and pairs, which have much less noise.
     everything = range(len(positions))
     axes: list[tuple[int, ...]] = [*((i,) for i in everything), *combinations(everything, 2)]
     axes += [tuple(everything)] if len(positions) > 2 else []
@@ -775,11 +779,11 @@ def estimate_joints(
     printed: bool = False,
     progress: Progress | None = None,
 ) -> list[JointEstimate]:
-    """Many joints, in the order asked, two or more at a time; the results do not depend on how many run at once."""
+    """Many joints in the given order, computed in parallel with identical results."""
     options = {"features": features, "tolerance": tolerance, "steps": steps, "printed": printed}
     work = partial(estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them
-    # The matrices are too small to share between BLAS threads; whole joints are spread over the processors instead.
+    # The matrices are too small for BLAS threads, so joints are computed in parallel instead.
     with (
         threadpool_limits(1, user_api="blas"),
         ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool,

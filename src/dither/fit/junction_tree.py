@@ -1,14 +1,16 @@
 """Fit a junction tree to noisy marginals, all at once.
 
-Reading each clique off its own noisy estimate wastes most of the reports. Here the tree's distribution is moved until
-its marginals fit every measured marginal that lies in a clique, each cell weighted by its inverse variance:
+Estimating each clique separately uses only a part of the reports. Here the tree's distribution
+is fitted to every measured marginal inside a clique, each cell weighted by its inverse
+variance. Over distributions P of the tree,
 
-    minimise  1/2 sum over measured cells of (P(cell) - y)^2 / variance   over distributions P of the tree.
+    minimise  1/2 sum over measured cells of (P(cell) - y)^2 / variance.
 
-References: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference for differential privacy", ICML
-2019 (Private-PGM: mirror descent with belief propagation); acceleration by the interior gradient method of Auslender,
-Teboulle, SIAM J. Optim. 2006, with a step size that is searched; early stopping by the discrepancy principle (Morozov
-1966): a fit closer to the measurements than their known noise follows the noise.
+References: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference for
+differential privacy", ICML 2019 (Private-PGM: mirror descent with belief propagation);
+acceleration by the interior gradient method of Auslender, Teboulle, SIAM J. Optim. 2006, with a
+line search; early stopping by the discrepancy principle (Morozov 1966): a fit closer to the
+measurements than their known noise follows the noise.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyAr
 
 
 def expand(table: AnyArray, scope: Sequence[int], target: Sequence[int]) -> AnyArray:
-    """A view of a table over `scope`, which lies in `target`, that broadcasts against tables over `target`."""
+    """A view of a table over `scope` that broadcasts against tables over `target`."""
     order = [scope.index(a) for a in target if a in set(scope)]
     moved = np.transpose(table, order)
     sizes = iter(moved.shape)
@@ -82,7 +84,7 @@ class MessagePass:
         return np.asarray(summed.reshape([self.cardinalities[a] for a in keep]))
 
     def calibrate(self, potentials: Sequence[Floats]) -> _Calibration:
-        """Marginals of the distribution proportional to exp(sum of potentials); shared parts of cliques agree."""
+        """Clique marginals of the distribution proportional to exp(sum of potentials)."""
         tree = self.tree
         beliefs = [np.array(p, dtype=np.float64) for p in potentials]
         upward: list[Floats] = [np.zeros(()) for _ in beliefs]
@@ -104,7 +106,7 @@ _BLOCK = 1 << 18
 
 @dataclass(frozen=True)
 class JunctionTree:
-    """Clique marginals, axes in the schema's order, on a tree with the running-intersection property."""
+    """Clique marginals on a junction tree, axes in the schema's order."""
 
     schema: Schema
     tree: Triangulation
@@ -145,7 +147,7 @@ class JunctionTree:
         return np.asarray(out / out.sum())
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
-        """See `grouped_marginal`: an attribute's values are added up as soon as no other clique needs them one by one."""
+        """See `grouped_marginal`: values are added up as soon as no other clique needs them."""
         positions = [self.schema.index(name) for name in attributes]
         sums = {
             a: np.equal.outer(group, np.arange(group.max() + 1)) * 1.0
@@ -158,10 +160,10 @@ class JunctionTree:
     def _pass_messages(
         self, wanted: set[int], sums: Mapping[int, Floats]
     ) -> tuple[tuple[int, ...], Floats]:
-        """Leaves to root over the smallest subtree that holds all wanted attributes, keeping those in the messages.
+        """Messages from leaves to root over the smallest subtree with all wanted attributes.
 
-        `sums` has for a wanted attribute which group each code belongs to, one column per group; its groups' axis is numbered
-        after all attributes.
+        `sums` maps codes of a wanted attribute to groups, one column per group; the groups'
+        axis is numbered after all attributes.
         """
         needed, root = self._subtree(wanted)
         inbox: dict[int, list[tuple[tuple[int, ...], Floats]]] = {c: [] for c in needed}
@@ -174,7 +176,7 @@ class JunctionTree:
         raise AssertionError("a tree has a root")
 
     def _subtree(self, wanted: set[int]) -> tuple[set[int], int]:
-        """Cut leaves, and a root with one child, that hold nothing wanted which their neighbour does not hold."""
+        """Remove leaves, and a root with one child, whose wanted attributes their neighbour has."""
         needed = set(range(len(self.tree.cliques)))
         children = {c: {i for i in needed if self.tree.parents[i] == c} for c in needed}
         root = 0
@@ -208,12 +210,12 @@ class JunctionTree:
         wanted: set[int],
         sums: Mapping[int, Floats],
     ) -> tuple[tuple[int, ...], Floats]:
-        """P(clique | separator) times the incoming messages, summed down to the separator and the wanted attributes."""
+        """P(clique | separator) times the messages, summed to separator and wanted attributes."""
         clique = self.tree.cliques[c]
         table = self.marginals[c]
         if separator:
             table = _divide(table, expand(self._shared(c, separator), separator, clique))
-        # What the parent does not hold appears in no clique above: its values can be added up to groups here.
+        # An attribute outside the parent is in no clique above: its values can be grouped here.
         inbox = inbox + [
             ((a, a + len(self.schema)), sums[a]) for a in clique if a in sums and a not in separator
         ]
@@ -308,11 +310,11 @@ def independent_tree(schema: Schema, marginals: Sequence[Floats]) -> JunctionTre
 def reconcile(
     tree: Triangulation, tables: Sequence[Floats], rounds: int = 50, tolerance: float = 1e-9
 ) -> tuple[Floats, ...]:
-    """Clique distributions that agree on every separator, close to the ones given.
+    """Clique distributions that agree on every separator, close to the given ones.
 
-    The two sides of each separator are scaled to the mean of their views of it, over and over (iterative proportional
-    fitting), until nothing moves by more than the tolerance. What is left then goes by one pass from the root, which
-    keeps each clique's conditional given its separator, so that agreement is exact.
+    Both sides of each separator are scaled to the mean of their marginals (iterative
+    proportional fitting) until no cell changes by more than the tolerance. One pass from the
+    root, which keeps each clique's conditional given its separator, then makes them equal.
     """
     current = [t / t.sum() for t in tables]
     separators = tree.separators
@@ -341,7 +343,7 @@ def reconcile(
 def _rescale(
     table: Floats, clique: tuple[int, ...], separator: tuple[int, ...], now: Floats, target: Floats
 ) -> Floats:
-    """Give a table a new marginal; where it had none, the target is spread evenly."""
+    """Scale a table to a new marginal; empty cells share the target evenly."""
     rest = table.size // max(now.size, 1)
     empty = now <= 0
     out = table * expand(_divide(target, now), separator, clique)
@@ -356,10 +358,10 @@ def _divide(a: Floats, b: Floats) -> Floats:
 
 
 def _sample_given(joint: Floats, given: Integers, rng: np.random.Generator) -> Integers:
-    """A column for each row number in `given`, drawn from that row of the joint; rows that never occur give column 0.
+    """A column for each row number in `given`, drawn from that row of the joint.
 
-    All rows share one cumulative sum: row s occupies the stretch from its start to the next one's, and a uniform draw
-    within the stretch finds the column by one binary search.
+    All rows share one cumulative sum, so that a uniform draw within a row's part finds the
+    column by one binary search. Rows without probability return column 0.
     """
     width = joint.shape[1]
     cumulative = np.cumsum(joint.ravel())
@@ -370,18 +372,21 @@ def _sample_given(joint: Floats, given: Integers, rng: np.random.Generator) -> I
     return np.asarray(np.clip(cells - given * width, 0, width - 1))
 
 
-_LEAST = 1e-9  # a starting cell is never exactly zero: multiplicative steps could not bring it back
+# Starting cells are not zero, because multiplicative steps could not change them.
+_LEAST = 1e-9
 
 
-STEEP = (
-    0.05  # of the residual in five iterations: while it falls by more, there is something to learn
-)
+# The fit continues while the residual falls by more than this share in five iterations.
+_MIN_DECREASE = 0.05
 
 
 @dataclass(frozen=True)
 class TreeFit:
-    """A fitted tree and how the fit went; `discrepancy` is the weighted squared residual per measured cell, about 1 when
-    the residual equals the known noise. `unused` counts measurements that lie in no clique."""
+    """A fitted tree with diagnostics.
+
+    `discrepancy` is the weighted squared residual per measured cell, about 1 if the residual
+    equals the known noise. `unused` counts measurements outside all cliques.
+    """
 
     model: JunctionTree
     iterations: int
@@ -392,9 +397,11 @@ class TreeFit:
 
 @dataclass(frozen=True)
 class _Measured:
-    """The cells of all measurements in one clique, one after the other, and the sparse matrix that sums the clique's cells
-    to them: one product reads them all, its transpose gathers their gradient. An entry for each measurement and cell of
-    the clique, 12 bytes."""
+    """The cells of all measurements in one clique, and the sparse matrix that sums to them.
+
+    One product computes all measurements, its transpose their gradient. The matrix has 12 bytes
+    for each measurement and cell of the clique.
+    """
 
     clique: int
     sums: csr_array
@@ -419,12 +426,13 @@ def fit_tree(
     iterations: int = 1_000,
     progress: Callable[[int, float], None] | None = None,
 ) -> TreeFit:
-    """The tree's distribution nearest to the measurements, from the product of one-way marginals `start` (even by
-    default).
+    """The tree's distribution nearest to the measurements.
 
-    Stops when the weighted squared residual has fallen to `discrepancy` times the number of measured cells (0: never) and, if
-    `least` is given, no longer falls steeply or has fallen to `least` times it; when fifty iterations gain less than
-    `tolerance` of it; or after `iterations`. What a fit has still to learn falls steeply, noise is followed slowly.
+    It starts from the product of the one-way marginals `start` (even by default). It stops when
+    the weighted squared residual reaches `discrepancy` times the number of measured cells (0:
+    never) and, if `least` is given, falls slowly or reaches `least` times that number; when
+    fifty iterations reduce it by less than `tolerance`; or after `iterations`. Signal reduces
+    the residual quickly, noise slowly.
     """
     measured, unused = _place(schema, tree, measurements)
     messages = MessagePass(tree, schema.cardinalities)
@@ -441,7 +449,7 @@ def fit_tree(
     while done < iterations:
         if descent.residual <= (discrepancy if least is None else least) * cells or (
             descent.residual <= discrepancy * cells
-            and history[-1] > (1 - STEEP) * history[-min(len(history), 6)]
+            and history[-1] > (1 - _MIN_DECREASE) * history[-min(len(history), 6)]
         ):
             stopped = "discrepancy"
             break
@@ -485,7 +493,7 @@ class _Descent:
         )
 
     def step(self) -> None:
-        """One accelerated step; the step size shrinks until the quadratic bound holds, and grows a little each time."""
+        """One accelerated step; the step size shrinks until the quadratic bound holds."""
         self.smoothness /= 1.1
         a = self.momentum
         while True:
@@ -516,7 +524,7 @@ class _Descent:
             self._restart()
 
     def _restart(self) -> None:
-        """The momentum carried too far: begin again with the mirror point at the iterate's own distribution."""
+        """Restart the momentum with the mirror point at the iterate."""
         self.momentum = 1.0
         self.theta = _log_potentials(self.messages.tree, self.marginals)
         self.mirror = self.messages.calibrate(self.theta)
@@ -601,7 +609,7 @@ def _measured(
 def _starting_potentials(
     schema: Schema, tree: Triangulation, start: Sequence[AnyArray] | None
 ) -> list[Floats]:
-    """The logarithms of the one-way marginals, each in the first clique that holds its attribute."""
+    """The logarithms of the one-way marginals, each in the first clique with its attribute."""
     theta = [np.zeros([schema.cardinalities[a] for a in clique]) for clique in tree.cliques]
     if start is None:
         return theta
@@ -615,7 +623,7 @@ def _starting_potentials(
 
 
 def _log_potentials(tree: Triangulation, marginals: Sequence[Floats]) -> list[Floats]:
-    """Potentials of the distribution that consistent clique marginals define: clique over separator."""
+    """Potentials of consistent clique marginals: clique over separator."""
     out = []
     for clique, separator, table in zip(tree.cliques, tree.separators, marginals, strict=True):
         log = np.log(np.maximum(table, 1e-300))

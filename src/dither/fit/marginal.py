@@ -33,11 +33,12 @@ HALF_WIDTH = 1.96  # standard errors that a 95 % interval reaches each way
 class Marginal:
     """Frequencies with one axis per attribute, and their standard errors where they are known.
 
-    A measured marginal is raw and unbiased; `n` reports went into it and its standard errors are those of the devices' noise.
-    `effective_n` is its effective sample size, below n where answers of unequal precision were pooled (0: it is n).
-    A released one is read off a model: `labels` names the codes along each axis, and the standard errors are of noise, of who was
-    asked and, with replicates, of what the model leaves out. Where they are None, `reason` says why in words. What is shown
-    after a plus-minus sign is the half-width of a 95 % interval, 1.96 standard errors.
+    A measured marginal is raw and unbiased, from `n` reports, and its standard errors are those
+    of the devices' noise. `effective_n` is its effective sample size, below n if answers of
+    unequal precision were pooled (0: it is n). A released marginal is computed from a model:
+    `labels` has the labels of the codes along each axis, and the standard errors include noise,
+    sampling and, with replicates, model error. If they are None, `reason` says why. Its text
+    shows the half-width of a 95 % interval, 1.96 standard errors, after a plus-minus sign.
     """
 
     attributes: tuple[str, ...]
@@ -50,7 +51,7 @@ class Marginal:
 
     @property
     def sample_size(self) -> float:
-        """How many people, all asked the same, the choice of who was asked is worth; at least one."""
+        """The effective sample size, at least one."""
         return max(self.effective_n or float(self.n), 1.0)
 
     @property
@@ -64,7 +65,7 @@ class Marginal:
         return self.standard_errors**2
 
     def to_arrow(self) -> pa.Table:
-        """A PyArrow table: one column of labels per attribute, `frequency`, `standard_error`; the last attribute fastest."""
+        """A PyArrow table with a column of labels per attribute, `frequency`, `standard_error`."""
         import pyarrow as pa
 
         codes = np.indices(self.frequencies.shape).reshape(len(self.attributes), -1)
@@ -89,7 +90,7 @@ class Marginal:
         return as_polars(self.to_arrow())
 
     def plot(self) -> Picture:
-        """The frequencies with their 95 % intervals, a picture for a notebook; of many cells the largest."""
+        """A picture of the frequencies with 95 % intervals; the largest cells if there are many."""
         shown = self._largest(_CELLS_DRAWN)
         bars = [
             Bar(" | ".join(names), frequency, *self._reach(at)) for at, names, frequency in shown
@@ -112,7 +113,7 @@ class Marginal:
         return table + html_list([self.reason] if self.reason else [], "No standard errors:")
 
     def _largest(self, most: int) -> list[tuple[tuple[int, ...], tuple[str, ...], float]]:
-        """The cells in order, or the largest of them: where each is, its labels and its frequency."""
+        """The cells in order, or the largest ones: position, labels and frequency."""
         order = np.arange(self.frequencies.size)
         if len(order) > most:
             order = np.argsort(-self.frequencies, axis=None, kind="stable")[:most]

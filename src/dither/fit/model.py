@@ -1,20 +1,22 @@
-"""The seam that every model meets: any marginal, and rows drawn from the joint distribution."""
+"""The protocol of all models: any marginal, and rows drawn from the joint distribution."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from importlib import import_module
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, ReportError
 from dither.schema import Schema, schema_from_json
-from dither.tally.archive import pack, unpack
+from dither.tally.archive import decoding, pack, unpack
 from dither.types import AnyArray, Codes, Floats, Indices
 
-MAX_CELLS = 50_000_000  # 400 MB of doubles: more than anyone reads, less than any machine we run on
+# 400 MB of doubles.
+MAX_CELLS = 50_000_000
 
 
 @runtime_checkable
@@ -27,27 +29,35 @@ class Model(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """The attributes that it is about."""
+        """The attributes."""
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
-        """The distribution of some attributes, one axis each in the order given; not negative, adds up to one."""
+        """The distribution of some attributes, one axis each in the given order."""
 
     def sample(self, rows: int, rng: np.random.Generator) -> Codes:
-        """Independent rows of codes, one column per attribute in the schema's order; the same seed gives the same rows."""
+        """Independent rows of codes, one column per attribute, determined by the generator."""
 
     def to_bytes(self) -> bytes:
         """An archive from which `from_bytes` rebuilds the model exactly."""
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The model of such an archive."""
+        """The model of an archive from `to_bytes`."""
 
 
 def check_marginal(
     schema: Schema, attributes: Sequence[str], cells: int | None = None
 ) -> tuple[int, ...]:
-    """The positions of distinct known attributes whose product domain (or so many cells) fits in memory, or an error that says
-    what does not."""
+    """The positions of the attributes of a marginal.
+
+    Args:
+        schema: The model's schema.
+        attributes: Names of distinct attributes.
+        cells: Cells of the marginal; by default those of the product domain.
+
+    Raises:
+        ParameterError: The list is empty or repeats a name, or the marginal is too large.
+    """
     if isinstance(attributes, str) or not attributes:
         raise ParameterError(
             "a marginal needs a list of at least one attribute",
@@ -78,7 +88,7 @@ def sample_rows(distribution: Floats, rows: int, rng: np.random.Generator) -> Co
 
 @dataclass(frozen=True)
 class Independent:
-    """Attributes taken as independent, one distribution per attribute: the line every other model has to beat."""
+    """Independent attributes with one distribution each."""
 
     schema: Schema
     marginals: tuple[Floats, ...]
@@ -99,7 +109,7 @@ class Independent:
         return np.asarray(joint, dtype=np.float64)
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
-        """See `grouped_marginal`: each attribute's values are added up before attributes multiply."""
+        """See `grouped_marginal`: values are added up before attributes are multiplied."""
         alone = (self.marginals[self.schema.index(name)] for name in attributes)
         return np.asarray(
             reduce(np.multiply.outer, map(np.bincount, groups, alone)), dtype=np.float64
@@ -122,3 +132,32 @@ class Independent:
         meta, arrays = unpack(data)
         schema = schema_from_json(meta["schema"])
         return cls(schema, tuple(arrays[str(i)] for i in range(len(schema))))
+
+
+# A model's kind -> module in this package and its class. The module is imported when a model
+# of its kind is read.
+KINDS: dict[str, str] = {
+    "bayes_net": "bayes_net:BayesNet",
+    "independent": "model:Independent",
+    "junction_tree": "junction_tree:JunctionTree",
+    "mixture": "mixture.model:Mixture",
+    "ruled": "ruled:Ruled",
+}
+
+
+def model_from_bytes(data: bytes) -> Model:
+    """Rebuild any model from the bytes that its `to_bytes` returned.
+
+    Raises:
+        ReportError: The bytes are not a model of a known kind.
+    """
+    kind = unpack(data)[0].get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ReportError(
+            f"a model of kind {kind!r} is not known; this version reads {', '.join(sorted(KINDS))}",
+            value=kind,
+        )
+    module, name = KINDS[kind].split(":")
+    with decoding("model"):
+        model: Model = getattr(import_module(f"dither.fit.{module}"), name).from_bytes(data)
+    return model

@@ -1,8 +1,8 @@
-"""Marginals read off every question that contains them, averaged with weights inverse to their variance.
+"""Marginals pooled over all questions that contain them, by inverse variance.
 
-Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed into one while noise rules
-(erratum 6), n where only the choice of who was asked is left. The weights use the variance at the mean frequency 1/cells, not
-at the noisy estimate, so the average stays unbiased.
+Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed
+into one if noise dominates (erratum 6), n if sampling dominates. The weights use the variance
+at the mean frequency 1/cells, not at the noisy estimate, so the average stays unbiased.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AnswerCounts:
 
 
 def answers_of(tallies: Sequence[CountTally]) -> list[AnswerCounts]:
-    """All questions of some rounds that anybody answered; those about groups of values are for the fit that asked them."""
+    """All answered questions of some rounds, except questions about groups of values."""
     return [
         AnswerCounts(question, tally.counts[i], int(tally.n[i]))
         for tally in tallies
@@ -44,7 +44,7 @@ def answers_of(tallies: Sequence[CountTally]) -> list[AnswerCounts]:
 def read_marginal(
     schema: Schema, answer: AnswerCounts, attributes: Sequence[str]
 ) -> tuple[Floats, int]:
-    """The marginal of some of a question's attributes, and how many cells were summed into each of its cells."""
+    """The marginal of some of a question's attributes, and the number of cells summed per cell."""
     question = answer.question
     raw = kernels.estimate(question.mechanism, answer.support, answer.n).frequencies
     table = raw.reshape([schema[a].cardinality for a in question.attributes])
@@ -56,7 +56,7 @@ def read_marginal(
 
 
 def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
-    """An error names the attributes that nobody answered about."""
+    """Raise `TooFewAnswers` with the attributes that have no answers."""
     heard = {name for answer in answers for name in answer.question.attributes}
     silent = [name for name in schema.names if name not in heard]
     if silent:
@@ -101,8 +101,10 @@ def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[s
 
 
 def precision(mechanism: Mechanism, cells: int, n: int) -> float:
-    """One over the variance, of noise and of who was asked, of a marginal of so many cells read off n answers, all cells being
-    equally frequent: the weight of these answers in a pooled marginal."""
+    """The weight of n answers in a pooled marginal.
+
+    One over the variance, of noise and sampling, of a marginal with equally frequent cells.
+    """
     even = 1.0 / cells
     return n / (_variance(mechanism, mechanism.cells // cells, even) + even * (1 - even))
 
@@ -110,13 +112,14 @@ def precision(mechanism: Mechanism, cells: int, n: int) -> float:
 def contrast_noise(
     schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]
 ) -> tuple[float, float]:
-    """The variance, noise and chance of who was asked, of a contrast of a pooled marginal's cells if all were equally frequent,
-    and one over the number of people that counts.
+    """The variance, of noise and sampling, of a contrast of a pooled marginal's cells.
 
-    A contrast has weights that add up to zero and whose squares add up to one. Answers whose cells always add up to the same
-    (randomised response, subsets) are negatively correlated, so a contrast varies more than a cell: by c/(c-1) for c cells.
-    With other frequencies f the squares of all contrasts orthogonal to some directions have less variance, by the square of
-    f's part in them over the people.
+    The cells are equally frequent. The second value is one over the effective number of
+    answers. A contrast has weights with sum zero and sum of squares one. Answers whose cells
+    have a constant sum (randomised response, subsets) are negatively correlated, so a contrast
+    has c/(c-1) times the variance of a cell, for c cells. With other frequencies f the squares
+    of all contrasts orthogonal to some directions have less variance, by the square of f's part
+    in them over the effective number.
     """
     wanted, cells = set(attributes), schema.cells(attributes)
     noise = people = total = 0.0
@@ -145,5 +148,5 @@ def _group_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> F
 
 @lru_cache(maxsize=4096)
 def _variance(mechanism: Mechanism, group: int, frequency: float) -> float:
-    """The variance of a group of cells from one report: a plan has many questions and few kinds of them."""
+    """The variance of a group of cells from one report, cached as plans repeat mechanisms."""
     return mechanism.group_variance(group, frequency, 1)

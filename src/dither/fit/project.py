@@ -1,7 +1,8 @@
-"""Named steps that turn raw estimates into distributions. Each is a separate choice, never hidden in an estimator.
+"""Projections of raw estimates onto distributions, each selected by name.
 
-Reference: Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency",
-NDSS 2020. Names as there: Base-Pos (`clip`), Base-Cut, Norm, Norm-Mul, Norm-Cut, Norm-Sub.
+Reference: Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency
+estimation with consistency", NDSS 2020. Names as there: Base-Pos (`clip`), Base-Cut, Norm,
+Norm-Mul, Norm-Cut, Norm-Sub.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def clip(raw: Floats) -> Floats:
 
 
 def norm(raw: Floats) -> Floats:
-    """Add the same amount to every cell so that they add up to one; some may stay negative. Unbiased."""
+    """Add the same amount to every cell to reach sum one. Unbiased; cells may be negative."""
     return np.asarray(raw + (1.0 - raw.sum()) / raw.size)
 
 
@@ -36,8 +37,8 @@ def norm_mul(raw: Floats) -> Floats:
 def norm_sub(raw: Floats) -> Floats:
     """The nearest distribution in Euclidean distance: subtract one amount from all cells and clip at zero.
 
-    Closed form by sorting (Duchi et al., ICML 2008); for estimates of equal variance it is the constrained maximum of the
-    Gaussian likelihood.
+    Closed form by sorting (Duchi et al., ICML 2008); for estimates of equal variance it is the
+    constrained maximum of the Gaussian likelihood.
     """
     flat = np.asarray(raw, dtype=np.float64).ravel()
     descending = np.sort(flat)[::-1]
@@ -48,7 +49,7 @@ def norm_sub(raw: Floats) -> Floats:
 
 
 def norm_cut(raw: Floats) -> Floats:
-    """Keep the largest estimates while they add up to at most one; the rest become zero, what is left of one stays."""
+    """Keep the largest estimates while their sum is at most one; set the others to zero."""
     flat = np.maximum(np.asarray(raw, dtype=np.float64).ravel(), 0.0)
     order = np.argsort(-flat, kind="stable")
     kept = np.cumsum(flat[order]) <= 1.0
@@ -76,7 +77,7 @@ Table = tuple[tuple[str, ...], Floats]
 
 
 def make_consistent(tables: Sequence[Table], weights: Sequence[float]) -> list[Table]:
-    """Tables whose shared marginals agree, and whose totals are one; `weights` are inverse to a cell's variance."""
+    """Tables with equal shared marginals and sum one; `weights` are inverse variances of cells."""
     current = [(attributes, np.array(table, dtype=np.float64)) for attributes, table in tables]
     for shared in _intersections([attributes for attributes, _ in current]):
         holding = [i for i, (attributes, _) in enumerate(current) if shared <= set(attributes)]
@@ -97,7 +98,7 @@ def make_consistent(tables: Sequence[Table], weights: Sequence[float]) -> list[T
 
 
 def _intersections(sets: Sequence[tuple[str, ...]]) -> list[frozenset[str]]:
-    """The empty set and every set that two or more tables share, closed under intersection, smallest first."""
+    """The empty set and all sets shared by two or more tables, smallest first."""
     found: set[frozenset[str]] = {frozenset()}
     frontier = {frozenset(a) & frozenset(b) for a, b in combinations(sets, 2)}
     while frontier - found:
@@ -126,7 +127,7 @@ def _spread(table: Table, order: tuple[str, ...], difference: Floats) -> Floats:
 def normal_interval(
     frequencies: Floats, standard_errors: Floats, level: float = 0.95
 ) -> tuple[Floats, Floats]:
-    """Two-sided intervals for each cell on its own; raw, so they may leave [0, 1] and then cover at the stated rate."""
+    """Two-sided intervals for each cell, not clipped to [0, 1], so that they cover as stated."""
     check_between("level", level, 0, 1, ends="()")
     reach = NormalDist().inv_cdf((1 + level) / 2) * np.asarray(standard_errors)
     return frequencies - reach, frequencies + reach

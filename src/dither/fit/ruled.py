@@ -1,13 +1,15 @@
-"""A model of the attributes that were asked, made whole by what is publicly known: P(x | x keeps every rule).
+"""A model of the asked attributes extended to the whole schema: P(x | x satisfies every rule).
 
-Three steps lie between the model inside and a record of the whole schema. A wide attribute that was asked in groups is drawn
-inside its group, by the shares that questions about it alone gave; an attribute that another one determines is filled in; and the
-distribution is conditioned on the rules, so that impossible cells have probability zero.
+Three steps lead from the inner model to a record of the whole schema. A wide attribute asked
+in groups is drawn inside its group, by the shares that questions about it alone measured. An
+attribute that another one determines is filled in. The distribution is conditioned on the
+rules, so that impossible cells have probability zero.
 
-Marginals are exact: the joint distribution of the attributes asked for and of all that a rule ties is multiplied by the rules'
-tables and divided by what is left. Codes that no rule tells apart are added up first. Where even that exceeds what memory holds,
-the rules that do not touch the attributes asked for are left out of the division; impossible cells are zero all the same. Rows are
-drawn by rejection, which is exact too.
+Marginals are exact: the joint distribution of the requested attributes and of all attributes
+in rules is multiplied by the rules' tables and normalised. Codes that every rule treats alike
+are added up first. If the table is still too large, rules without a requested attribute are
+left out of the normalisation; impossible cells remain zero. Rows are drawn by rejection,
+which is exact too.
 """
 
 from __future__ import annotations
@@ -21,21 +23,20 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from dither.errors import ParameterError, ReportError, StateError
-from dither.fit.model import MAX_CELLS, Model, check_marginal
+from dither.fit.model import MAX_CELLS, Model, check_marginal, model_from_bytes
 from dither.schema import Schema, schema_from_json
 from dither.schema.rule_tables import Allowed, constraints
 from dither.schema.rules import Determines
 from dither.tally.archive import pack, unpack
 from dither.types import AnyArray, Codes, Flags, Floats, Indices, Integers
 
-MAX_UNGROUPED = (
-    5_000_000  # cells of a model that cannot add up on its way; a second for twenty replicates
-)
+# Cells of a model without `grouped`: about a second for twenty replicates.
+_MAX_UNGROUPED = 5_000_000
 
 
 @runtime_checkable
 class Grouping(Protocol):
-    """A model that can add values up before it multiplies attributes, so that many attributes stay cheap."""
+    """A model that adds up values before it multiplies attributes, which saves memory."""
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
         """See `grouped_marginal`."""
@@ -44,14 +45,22 @@ class Grouping(Protocol):
 def grouped_marginal(model: Model, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
     """The distribution over groups of values, one axis per attribute.
 
-    `groups[i][code]` is the group of a code of the i-th attribute; groups are numbered from 0 without gaps. Equal to adding up
-    the cells of `model.marginal(attributes)`.
+    Equal to adding up the cells of `model.marginal(attributes)`.
+
+    Args:
+        model: Any model.
+        attributes: The attributes.
+        groups: `groups[i][code]` is the group of a code of the i-th attribute, numbered from 0
+            without gaps.
+
+    Raises:
+        ParameterError: The model has no `grouped` and the marginal has too many cells.
     """
     if isinstance(model, Grouping):
         return model.grouped(attributes, groups)
-    if model.schema.cells(attributes) > MAX_UNGROUPED:
+    if model.schema.cells(attributes) > _MAX_UNGROUPED:
         raise ParameterError(
-            f"{', '.join(attributes)} together have {model.schema.cells(attributes):,} cells, more than {MAX_UNGROUPED:,}; "
+            f"{', '.join(attributes)} together have {model.schema.cells(attributes):,} cells, more than {_MAX_UNGROUPED:,}; "
             "ask about fewer attributes at a time",
             where="attributes",
         )
@@ -72,8 +81,14 @@ MAX_TRIES = 2000  # rows drawn for one that keeps every rule
 
 @dataclass(frozen=True)
 class Ruled:
-    """`core` is about the attributes that were asked; `within` has, for each one asked in groups, the share of each value in its
-    group; `outcomes` the code of each determined attribute for every code of the one that determines it."""
+    """A model over the whole schema.
+
+    Attributes:
+        schema: The whole schema.
+        core: The model of the asked attributes.
+        within: For each attribute asked in groups, the share of each value in its group.
+        outcomes: The code of each determined attribute for every code of its determinant.
+    """
 
     schema: Schema
     core: Model
@@ -132,7 +147,7 @@ class Ruled:
         return out
 
     def _choices(self, wanted: Sequence[str]) -> list[tuple[Allowed, ...]]:
-        """Sets of rules to condition on, the complete one first, then those that touch the attributes wanted."""
+        """Sets of rules to condition on, from all rules to those of the wanted attributes only."""
         near = tuple(t for t in self._tables if any(self.root(name) in wanted for name in t.names))
         inside = tuple(
             t for t in self._tables if all(self.root(name) in wanted for name in t.names)
@@ -181,7 +196,7 @@ class Ruled:
         return np.asarray(np.moveaxis(np.tensordot(joint, weights, (axis, 0)), -1, axis))
 
     def _classes(self, root: str, tables: Sequence[Allowed]) -> Indices:
-        """Codes of a root that no rule tells apart have the same number."""
+        """Equal numbers for codes of a root that every rule treats alike."""
         rows = [np.zeros((self.schema[root].cardinality, 1), dtype=bool)]
         for table in tables:
             for axis, name in enumerate(table.names):
@@ -201,7 +216,7 @@ class Ruled:
         for name in table.names:
             axis = roots.index(self.root(name))
             codes, own = self.codes_of(name), classes[axis]
-            if own is not None:  # one code stands for its class
+            if own is not None:  # one code represents its class
                 codes = codes[np.unique(own, return_index=True)[1]]
             places.append(_along(codes, axis, len(roots)))
         return np.asarray(table.table[tuple(np.broadcast_arrays(*places))])
@@ -251,8 +266,6 @@ class Ruled:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Ruled:
-        from dither.fit import model_from_bytes  # which finds this class by its kind
-
         meta, arrays = unpack(data)
         within = {
             name.removeprefix("within "): a
@@ -265,15 +278,15 @@ class Ruled:
             if name.startswith("outcome ")
         }
         core = arrays["core"].tobytes()
-        # Rules stand around a model once. Archives nested more deeply would be copied at each level.
+        # Nested archives would be copied at each level.
         if unpack(core)[0].get("kind") == cls.kind:
-            raise ReportError("a model with rules lies inside another")
+            raise ReportError("a model with rules contains another one")
         model = cls(schema_from_json(meta["schema"]), model_from_bytes(core), within, outcomes)
         model._check_parts()
         return model
 
     def _check_parts(self) -> None:
-        """An error where the model inside, the shares or the outcomes do not fit the schema."""
+        """Raise `ReportError` if the inner model, shares or outcomes do not fit the schema."""
         if set(self.outcomes) != set(self._by):
             raise ReportError("the outcomes are not those of the determined attributes")
         for name, by in self._by.items():
@@ -289,26 +302,26 @@ class Ruled:
             groups = self._groups_of(root)
             asked = int(groups.max()) + 1 if root in self.within else self.schema[root].cardinality
             if self.core.schema[root].cardinality != asked:
-                raise ReportError(f"the model inside has another number of values of {root}")
+                raise ReportError(f"the inner model has another number of values of {root}")
 
 
 def core_of(model: Model) -> Model:
-    """What was fitted: the model inside, where rules stand around it."""
+    """The fitted model, without rules."""
     return model.core if isinstance(model, Ruled) else model
 
 
 def root_of(model: Model, name: str) -> str:
-    """The attribute that was asked about for this one: itself, unless a rule says which one determines it."""
+    """The asked attribute that determines this one; by default the attribute itself."""
     return model.root(name) if isinstance(model, Ruled) else name
 
 
 def told_within_groups(
     model: Model, names: Sequence[str], groups: Sequence[Indices] | None = None
 ) -> str:
-    """Why a table of these attributes, of grouped values if groups are given, tells more than was asked; empty if it does not.
+    """Why a table has details that were not measured; empty if it has none.
 
-    Values of a wide attribute that share a group were never told apart together with other attributes: that they go with these
-    alike is taken, not learnt, and no replicate of the model shows otherwise.
+    Values of a wide attribute in one group are assumed to depend on other attributes alike.
+    This is not measured, and replicates of the model do not show its error.
     """
     if not isinstance(model, Ruled) or len({model.root(name) for name in names}) < 2:
         return ""
@@ -316,20 +329,20 @@ def told_within_groups(
         root = model.root(name)
         if root not in model.within:
             continue
-        told = model.codes_of(name) if groups is None else groups[i][model.codes_of(name)]
+        cells = model.codes_of(name) if groups is None else groups[i][model.codes_of(name)]
         asked = np.asarray(model.schema[root].group_codes, dtype=np.intp)
         of_group = np.zeros(int(asked.max()) + 1, dtype=np.intp)
-        of_group[asked] = told
-        if (of_group[asked] != told).any():
+        of_group[asked] = cells
+        if (of_group[asked] != cells).any():
             return (
-                f"{root} was asked in groups of values wherever it was asked with other attributes: how its single values go with "
-                "them is not known, they are taken as alike, and no interval can be had; ask about whole groups"
+                f"{root} was asked in groups of values together with other attributes: how its single values depend on "
+                "them was not measured, they are assumed alike, and no interval can be computed; ask about whole groups"
             )
     return ""
 
 
 def _along(codes: Integers, axis: int, axes: int) -> Integers:
-    """An index that runs along one axis of many."""
+    """An index along one axis of many."""
     shape = [1] * axes
     shape[axis] = len(codes)
     return codes.reshape(shape)

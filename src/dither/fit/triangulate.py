@@ -27,16 +27,16 @@ from dither.fit.dependence import entropy
 from dither.types import Floats
 
 Pair = tuple[int, int]
-DEFAULT_CAP = 5_000
+_DEFAULT_CAP = 5_000
 
 
 @dataclass(frozen=True)
 class Triangulation:
     """Cliques of a chordal graph over nodes 0..d-1 as a rooted tree.
 
-    `parents[c]` is the clique that clique c hangs from, -1 for the root, which comes first; a parent comes before its
-    children. Separators may be empty: components that do not depend on each other hang together by nothing. `kept` are
-    the edges asked for, `fill` the edges added by elimination, `dropped` the ones left out to keep to the cap.
+    `parents[c]` is the parent of clique c, -1 for the root, which comes first; a parent comes
+    before its children. The separator of independent components is empty. `kept` are the
+    requested edges, `fill` those added by elimination, `dropped` those left out for the cap.
     """
 
     cliques: tuple[tuple[int, ...], ...]
@@ -59,7 +59,7 @@ class Triangulation:
 
 
 def triangulate(cardinalities: Sequence[int], edges: Iterable[Pair]) -> Triangulation:
-    """Eliminate, at each step, the node with the fewest cells of fill-in edges; ties by clique cells, then number."""
+    """Eliminate the node with the fewest fill-in cells; ties by clique cells, then number."""
     d = len(cardinalities)
     kept = _normalised(edges, d)
     adjacency = _adjacency(d, kept)
@@ -72,13 +72,15 @@ def triangulate(cardinalities: Sequence[int], edges: Iterable[Pair]) -> Triangul
 
 
 def triangulate_capped(
-    cardinalities: Sequence[int], strengths: Mapping[Pair, float], cap: int = DEFAULT_CAP
+    cardinalities: Sequence[int], strengths: Mapping[Pair, float], cap: int = _DEFAULT_CAP
 ) -> Triangulation:
-    """Triangulate so that no clique has more than `cap` cells, giving up the weakest edges.
+    """Triangulate so that no clique has more than `cap` cells, dropping the weakest edges.
 
-    If all edges fit they are all kept. Otherwise edges are added from the strongest to the weakest (ties by number),
-    and one after which some clique would exceed the cap is dropped for good; `dropped` lists them. A single attribute
-    with more cells than the cap is an error, since nothing could be dropped to mend it.
+    If all edges fit they are all kept. Otherwise edges are added from the strongest to the
+    weakest (ties by number), and an edge that makes a clique exceed the cap goes to `dropped`.
+
+    Raises:
+        ParameterError: A single attribute has more cells than the cap.
     """
     widest = max(cardinalities)
     if widest > cap:
@@ -141,7 +143,7 @@ def _members(mask: int) -> list[int]:
 
 
 def _cost(cardinalities: Sequence[int], adjacency: list[int], node: int) -> tuple[int, int, int]:
-    """The cells of the pairs of neighbours that are not joined yet, the cells of the clique, the node."""
+    """The sort key of a node: fill-in cells, clique cells, number."""
     neighbours = adjacency[node]
     fill = 0
     cells = cardinalities[node]
@@ -161,7 +163,7 @@ def _eliminate(cardinalities: Sequence[int], adjacency: list[int]) -> tuple[list
 def _elimination(
     cardinalities: Sequence[int], adjacency: list[int], nodes: Iterable[int]
 ) -> Iterator[tuple[int, list[Pair]]]:
-    """Each step's clique with the edges it fills in, for some nodes whose neighbours are among them."""
+    """Each step's clique with its fill-in edges, for some closed set of nodes."""
     adjacency = list(adjacency)
     costs = {node: _cost(cardinalities, adjacency, node) for node in nodes}
     while costs:
@@ -186,7 +188,7 @@ def _elimination(
 
 
 def _fits(cardinalities: Sequence[int], adjacency: list[int], node: int, cap: int) -> bool:
-    """Whether no clique of the node's component exceeds the cap; other components do not bear on it."""
+    """Whether no clique of the node's component exceeds the cap."""
     for mask, _ in _elimination(cardinalities, adjacency, _component(adjacency, node)):
         if math.prod(cardinalities[i] for i in _members(mask)) > cap:
             return False
@@ -214,12 +216,12 @@ def _maximal(masks: list[int]) -> list[int]:
 
 
 def _spanning_tree(cliques: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Prim's algorithm from clique 0, larger intersections first: the order of joining, and each one's parent in it."""
+    """Prim's algorithm from clique 0, larger intersections first: the order and the parents."""
     sets = [frozenset(c) for c in cliques]
     order, parents = [0], [-1]
     best = {c: (len(sets[c] & sets[0]), 0) for c in range(1, len(sets))}
     while best:
-        # Larger intersection first, then the clique of lower number, so that the tree is the same on every run.
+        # Ties go to the lower number, so that the tree is the same on every run.
         c = max(best, key=lambda x: (best[x][0], -x))
         parents.append(best.pop(c)[1])
         order.append(c)
@@ -231,15 +233,16 @@ def _spanning_tree(cliques: Sequence[tuple[int, ...]]) -> tuple[list[int], list[
     return order, parents
 
 
-MIN_GAIN = 1e-9  # nats; a condition that tells nothing is left out
+# In nats; conditions with less information are left out.
+_MIN_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
 class Factorisation:
     """P(clique) = P(core) * product over (a, given) of P(a | given), each `given` inside the core and earlier ones.
 
-    The paper goes on splitting single attributes off the core; the product of those conditionals is the core's own
-    distribution in whatever order, so it stays whole here.
+    The paper goes on splitting single attributes off the core. The product of those
+    conditionals is the core's distribution, so it stays whole here.
     """
 
     core: tuple[int, ...]
@@ -247,7 +250,7 @@ class Factorisation:
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
-        """The attribute sets whose distributions are needed; one inside another is read off the larger."""
+        """The attribute sets whose distributions are needed, without subsets of others."""
         every = [self.core, *(tuple(sorted((a, *given))) for a, given in self.conditionals)]
         return tuple(
             s for s in dict.fromkeys(every) if not any(set(s) < set(other) for other in every)
@@ -261,10 +264,10 @@ def reduce_conditions(
     cardinalities: Sequence[int],
     most_cells: int,
 ) -> tuple[int, ...]:
-    """The conditions of `target` worth keeping: most relevant first, less what is redundant with those already taken.
+    """The conditions of `target`, selected by minimal redundancy and maximal relevance.
 
-    A candidate c scores I(c; target) - mean of I(c; s) over the s taken; the best is taken while its score is above
-    zero and the factor stays within `most_cells`.
+    A candidate c scores I(c; target) - mean of I(c; s) over the selected s; the best is
+    selected while its score is above zero and the factor stays within `most_cells`.
     """
     taken: list[int] = []
     cells = cardinalities[target]
@@ -290,7 +293,8 @@ def factorise(
 ) -> Factorisation:
     """Algorithm 2 on one clique: every factor has at most `most_cells` cells (the paper's sigma).
 
-    `information` is the symmetric matrix of mutual informations. An attribute wider than `most_cells` stands alone.
+    `information` is the symmetric matrix of mutual informations. An attribute wider than
+    `most_cells` is a separate factor.
     """
     check_whole("factor_cells", most_cells, 2)
     left = sorted(clique)
@@ -303,7 +307,7 @@ def factorise(
             )
             cells = cardinalities[a] * math.prod(cardinalities[b] for b in given)
             options.append((cells, a, given))
-        # Among equally small factors the attribute that its conditions explain best should be the one that goes.
+        # Among equally small factors, split off the attribute that its conditions explain best.
         _, a, given = min(
             options, key=lambda o: (o[0], -sum(information[o[1], b] for b in o[2]), o[1])
         )
@@ -315,12 +319,14 @@ def factorise(
 def factorise_by_information(
     clique: Sequence[int], cardinalities: Sequence[int], joint: Floats, most_cells: int
 ) -> Factorisation:
-    """Algorithm 2 with conditions filled up to `most_cells` by conditional information, from a joint of the whole clique.
+    """Algorithm 2 with conditions up to `most_cells`, selected by conditional information.
 
-    Minimal redundancy stops at the first condition that is as much like those taken as like its target, and so leaves out what
-    is redundant only in part. Here the condition with the largest conditional information given those taken comes next while
-    the factor fits, and the attribute is split off that its conditions leave the least about: what is lost, the sum of these,
-    is the divergence of the product from the joint. `joint` has one axis for each attribute of the clique, in order.
+    Minimal redundancy stops at the first condition that is as similar to the selected ones as
+    to its target, and leaves out partly redundant conditions. Here the condition with the
+    largest conditional information given the selected ones is added while the factor fits. The
+    attribute with the least remaining information is split off; the sum of these losses is the
+    divergence of the product from the joint. `joint` has one axis for each attribute of the
+    clique, in order.
     """
     check_whole("factor_cells", most_cells, 2)
     left = sorted(clique)
@@ -367,7 +373,7 @@ def _fill(
     cardinalities: Sequence[int],
     most_cells: int,
 ) -> tuple[int, ...]:
-    """The conditions of a target, each the one that tells most beyond those before it, while the factor fits."""
+    """The conditions of a target by conditional information, while the factor fits."""
     taken: list[int] = []
     cells = cardinalities[target]
     while fitting := [
@@ -378,7 +384,7 @@ def _fill(
             for c in fitting
         }
         best = max(fitting, key=lambda c: (round(gains[c], 12), -c))
-        if gains[best] <= MIN_GAIN:
+        if gains[best] <= _MIN_GAIN:
             break
         taken.append(best)
         cells *= cardinalities[best]
@@ -390,14 +396,14 @@ def compose(
     factorisation: Factorisation,
     tables: Sequence[tuple[tuple[int, ...], Floats]],
 ) -> Floats:
-    """The clique's table, axes in the order of `clique`, from distributions over sets that hold each factor."""
+    """The clique's table, axes in the order of `clique`, from distributions of its factors."""
     label = {a: i for i, a in enumerate(clique)}
     joint = _read(factorisation.core, tables)
     scope = list(factorisation.core)
     for a, given in factorisation.conditionals:
         factor = _read((*given, a), tables)
         total = factor.sum(axis=-1, keepdims=True)
-        # A condition that never occurs leaves the conditional open: the attribute's own distribution is the plain choice.
+        # The conditional of a condition that never occurs is the attribute's marginal.
         alone = factor.sum(axis=tuple(range(factor.ndim - 1)))
         conditional = np.where(total > 0, factor / np.where(total > 0, total, 1.0), alone)
         operands: list[Any] = [
@@ -413,7 +419,7 @@ def compose(
 
 
 def _read(wanted: Sequence[int], tables: Sequence[tuple[tuple[int, ...], Floats]]) -> Floats:
-    """The distribution of some attributes, axes as wanted, off the smallest table that holds them."""
+    """The distribution of some attributes, axes as wanted, from the smallest table with them."""
     holding = [(scope, table) for scope, table in tables if set(wanted) <= set(scope)]
     if not holding:
         raise ParameterError(f"no table holds the attributes {tuple(wanted)}", value=tuple(wanted))

@@ -1,9 +1,10 @@
-"""The refined Bayes network: attributes added one by one with the parents that tell most about them.
+"""The refined Bayes network: attributes added one by one with their most informative parents.
 
-Reference: Ju, Gu, Wu, Zhang, "Local differential privacy protection of high-dimensional perceptual data by the refined
-Bayes network", Sensors 2020. `plan=sample` asks each participant one question at full epsilon: pairs first, then each
-attribute with its parents. `plan=split` is the paper's method: one round in which everybody reports every attribute, at an
-epsilon that is shared out between them (its eq. 6 counts it right).
+Reference: Ju, Gu, Wu, Zhang, "Local differential privacy protection of high-dimensional
+perceptual data by the refined Bayes network", Sensors 2020. `plan=sample` asks each participant
+one question at full epsilon: pairs first, then each attribute with its parents. `plan=split` is
+the paper's method: one round in which participants report every attribute, with epsilon split
+over the attributes (its eq. 6 is correct).
 """
 
 from __future__ import annotations
@@ -45,15 +46,18 @@ Candidate = tuple[int, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class BayesNetParameters:
-    """`plan=sample` learns the network from one full-epsilon question per participant, in two rounds. `plan=split` is the
-    paper's: every participant reports every attribute, epsilon split over them, joints by EM.
+    """Parameters of the refined Bayes network.
 
-    `candidates=all` looks at every attribute with every parent set at each step (algorithm 3), `candidates=cached` at
-    those with the attribute just added and the runner-up of the step before (algorithm 4). `root`: the attribute of
-    largest entropy (algorithm 4) or a random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a
-    candidate whose joint exceeds `max_cells` gives way to smaller ones. For `split`: `flip` (the paper's f) instead of
-    what epsilon gives, EM's `tolerance` and `steps`. For `sample`: `significance` of a parent, `omega` (the share of
-    the first round), `singles` and `factor_cells` as in PrivIncr.
+    `plan=sample` asks one question at full epsilon per participant, in two rounds. `plan=split`
+    is the paper's: every participant reports every attribute, epsilon split over them, joints
+    by EM. `candidates=all` tests every attribute with every parent set at each step (algorithm
+    3), `candidates=cached` those with the attribute just added and the runner-up of the
+    previous step (algorithm 4). `root` is the attribute of largest entropy (algorithm 4) or a
+    random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a candidate
+    whose joint exceeds `max_cells` is replaced by smaller ones. For `split`: `flip` (the
+    paper's f, by default from epsilon), EM's `tolerance` and `steps`. For `sample`:
+    `significance` of a parent, `omega` (the share of the first round), `singles` and
+    `factor_cells` as in PrivIncr.
     """
 
     plan: Literal["split", "sample"] = "sample"
@@ -90,7 +94,7 @@ class BayesNetParameters:
 
 
 @dataclass(frozen=True)
-class NetworkFit:
+class _NetworkFit:
     """The network, its model, and how many different joints were estimated on the way."""
 
     network: Network
@@ -99,7 +103,7 @@ class NetworkFit:
 
 
 def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, seed: int) -> int:
-    """The attribute of largest entropy (algorithm 4), or one drawn with the campaign's seed (algorithm 3)."""
+    """The attribute of largest entropy (algorithm 4), or one drawn at random (algorithm 3)."""
     if parameters.root == "random":
         return int(np.random.default_rng([seed, 0xB0]).integers(len(marginals)))
     entropies = [entropy(m) for m in marginals]
@@ -108,8 +112,8 @@ def choose_root(marginals: Sequence[Floats], parameters: BayesNetParameters, see
 
 def _learn_split(
     schema: Schema, reports: SplitReports, parameters: BayesNetParameters, seed: int
-) -> NetworkFit:
-    """Algorithms 2 to 4: joints by EM as candidates come up, each one once, then the network's own."""
+) -> _NetworkFit:
+    """Algorithms 2 to 4: each candidate's joint once by EM, then those of the network."""
     joints: dict[tuple[int, ...], Floats] = {}
 
     def estimate(sets: Sequence[tuple[int, ...]]) -> None:
@@ -140,15 +144,14 @@ def _learn_split(
         else reports.distributions[a]
         for a, given in enumerate(network.parents)
     ]
-    return NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
+    return _NetworkFit(network, BayesNet.from_joints(schema, network.parents, tables), len(joints))
 
 
 def _structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, seed: int) -> Network:
-    """The same search on pairs alone: a larger joint is the one of largest entropy that its pairs, noise taken out,
-    allow.
+    """The search on pairs alone: a larger joint is the maximum entropy one of its denoised pairs.
 
-    A parent whose pair with the child does not stand out from noise is left out, since its conditional would be noise;
-    an attribute that has none left takes the best of those that came before it.
+    A parent whose pair with the child does not exceed the noise is left out; an attribute
+    without parents gets the best preceding attribute.
     """
     schema = evidence.schema
     found = evidence.pairs()
@@ -203,7 +206,7 @@ def _pairwise_information(
 def _question_sets(
     schema: Schema, network: Network, epsilon: float, people: float, parameters: BayesNetParameters
 ) -> tuple[tuple[int, ...], ...]:
-    """What the second round asks: each attribute with its parents, or pair by pair where that would be too noisy."""
+    """Questions of the second round: each attribute with its parents, in pairs if too noisy."""
     families = [(a, given) for a, given in enumerate(network.parents) if given]
     most = parameters.factor_cells or factor_cells(schema, epsilon, people, len(families))
     out: dict[tuple[int, ...], None] = {}
@@ -218,7 +221,7 @@ def _question_sets(
 def _joints_from_answers(
     evidence: Evidence, network: Network, asked: Sequence[tuple[int, ...]]
 ) -> BayesNet:
-    """Each attribute's joint with its parents, fitted to every answer about any of them, weighted by precision."""
+    """Each attribute's joint with its parents, fitted to all answers by precision."""
     schema = evidence.schema
     measurements = evidence.measurements([s for s in asked if len(s) > 2])
     tables = []
@@ -314,7 +317,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         )
 
     def _second_plan(self) -> Plan | None:
-        """Questions about the families of the network; none when everybody has been asked already."""
+        """Questions about the families of the network; none if no participants are left."""
         if not self._learnable:
             return None
         self._network = _structure_from_pairs(self.evidence, self.parameters, self.campaign.seed)
@@ -335,7 +338,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         return SplitReports.from_tally(tally)
 
     @cached_property
-    def learnt(self) -> NetworkFit:
+    def learnt(self) -> _NetworkFit:
         """The network and its model."""
         self._finished()
         schema, parameters = self.campaign.schema, self.parameters
@@ -346,7 +349,7 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
         )
         answered_sets = {frozenset(a.question.attributes) for a in self.evidence.answers}
         asked = [s for s in self._asked if frozenset(schema.names[a] for a in s) in answered_sets]
-        return NetworkFit(network, _joints_from_answers(self.evidence, network, asked), len(asked))
+        return _NetworkFit(network, _joints_from_answers(self.evidence, network, asked), len(asked))
 
     def model(self) -> BayesNet:
         return self.learnt.model

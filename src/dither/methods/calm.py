@@ -1,8 +1,16 @@
-"""CALM: marginals of a few attribute sets that cover every pair, made consistent; any k-way marginal follows from them.
+"""CALM and FT: consistent marginals of attribute sets or pairs, from one round.
 
-Reference: Zhang, Wang, Li, He, Chen, "CALM: consistent adaptive local marginal for marginal release under local
-differential privacy", CCS 2018. One round; each participant answers about one set at full epsilon. CALM stops at
-marginals: for a synthetic table a junction tree is fitted to the pairs and singles read off the same answers.
+CALM measures marginals of a few attribute sets that cover every pair, makes them consistent and
+derives any k-way marginal. Reference: Zhang, Wang, Li, He, Chen, "CALM: consistent adaptive
+local marginal for marginal release under local differential privacy", CCS 2018.
+
+FT measures randomised Fourier coefficients of pairs of attributes written in bits. Reference:
+Cormode, Kulkarni, Srivastava, "Marginal release under local differential privacy", SIGMOD 2018
+(MargHT), with non-binary attributes encoded in bits as in PrivIncr's and CALM's comparisons.
+Coefficients are drawn uniformly over all that the pairs need.
+
+Each participant answers one question at full epsilon. Both papers stop at marginals; for a
+synthetic table a junction tree is fitted to the pairs and singles of the same answers.
 """
 
 from __future__ import annotations
@@ -17,13 +25,13 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.errors import ParameterError
-from dither.fit import AnswerCounts, make_consistent, norm_sub
+from dither.fit import AnswerCounts, make_consistent, norm_sub, pool
 from dither.fit.model import check_marginal
 from dither.fit.pool import precision
-from dither.mechanisms import POOLED_NAMES, kernels, mechanism
+from dither.mechanisms import POOLED_NAMES, Hadamard, kernels, mechanism
 from dither.methods.machine import Campaign
 from dither.methods.tree import OneRoundTree, named
-from dither.reports import Plan, question
+from dither.reports import Plan, Question, question
 from dither.schema import Schema
 from dither.types import Floats, JsonObject
 
@@ -47,10 +55,10 @@ MAX_CELLS = 4_000_000
 def _consistent_marginals(
     schema: Schema, answers: Sequence[AnswerCounts], rounds: int = 5
 ) -> list[Table]:
-    """The answered sets' distributions: consistency and projection take turns, projection last.
+    """The answered sets' distributions, by alternating consistency and projection.
 
-    Tables are weighted by the inverse variance, of noise and of who was asked, of a cell. Projection disturbs consistency a
-    little and the other way round; a few turns bring both within a hair.
+    Tables are weighted by the inverse variance of a cell, of noise and sampling. Each step
+    slightly violates the other's condition; a few iterations satisfy both closely.
     """
     tables: list[Table] = []
     weights = []
@@ -71,10 +79,10 @@ def reconstruct(
     rounds: int = 100,
     tolerance: float = 1e-7,
 ) -> Floats:
-    """The distribution of largest entropy over some attributes whose marginals agree with the tables' views of it.
+    """The maximum entropy distribution of some attributes given the tables' marginals.
 
-    Iterative proportional fitting from the even table; a set inside one table is read off it. Views that contradict
-    each other a little (projection leaves a hair) end in a compromise.
+    Iterative proportional fitting from the even table; a set inside one table is summed from
+    it. Small contradictions left by the projection are averaged.
     """
     check_marginal(schema, attributes)
     shape = tuple(schema[a].cardinality for a in attributes)
@@ -103,7 +111,7 @@ def reconstruct(
 def _largest_views(
     tables: Sequence[Table], attributes: Sequence[str]
 ) -> list[tuple[tuple[int, ...], Floats]]:
-    """What each table says about the attributes, without views that another one's hold; axes in order."""
+    """Each table's marginal of the attributes, without those contained in another one."""
     found: dict[tuple[int, ...], list[Floats]] = {}
     for names, table in tables:
         axes = tuple(i for i, a in enumerate(attributes) if a in names)
@@ -122,10 +130,10 @@ Set = tuple[int, ...]
 def cover_pairs(
     cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None
 ) -> list[Set]:
-    """Sets of at most `most_cells` cells that together hold every pair; a pair wider than that is a set of its own.
+    """Sets of at most `most_cells` cells that cover every pair; a wider pair is a separate set.
 
-    Greedy: begin with the widest pair not yet covered, add the attribute that covers the most new pairs (ties: the
-    narrower, then the lower number) while it fits and covers any.
+    Greedy: start with the widest uncovered pair, add the attribute that covers the most new
+    pairs (ties: the narrower, then the lower number) while it fits and covers any.
     """
     d = len(cardinalities)
     check_whole("marginal_cells", most_cells, 2)
@@ -161,10 +169,11 @@ def pair_noise(
     shares: Sequence[float],
     unit_variance: Callable[[int], float],
 ) -> float:
-    """The mean over all pairs of the expected L1 noise of a pair read off the sets, for one participant in all.
+    """The mean expected L1 noise of a pair computed from the sets, for one participant.
 
-    A set of c cells that gets a share w has a variance of unit_variance(c) / w per cell, times the cells summed into one;
-    sets that hold the same pair pool by inverse variance. k cells of standard error s have an L1 norm near k s.
+    A set of c cells with share w has variance unit_variance(c) / w per cell, times the cells
+    summed into one. Sets with the same pair are pooled by inverse variance. k cells of standard
+    error s have an L1 norm near k s.
     """
     precision = dict.fromkeys(combinations(range(len(cardinalities)), 2), 0.0)
     for members, share in zip(sets, shares, strict=True):
@@ -182,9 +191,11 @@ def pair_noise(
 
 @dataclass(frozen=True)
 class CalmParameters:
-    """`marginal_cells`: the largest set's cells (by default what predicts the least noise); `size`: its attributes.
+    """Parameters of CALM.
 
-    `significance` and `max_clique_cells` are of the tree that the synthetic table is drawn from.
+    `marginal_cells` is the largest set's cells (by default those with the least predicted
+    noise), `size` its attributes. `significance` and `max_clique_cells` apply to the tree of
+    the synthetic table.
     """
 
     mechanism: str = "best"
@@ -202,7 +213,7 @@ class CalmParameters:
 def choose_cover(
     schema: Schema, epsilon: float, parameters: CalmParameters
 ) -> list[tuple[int, ...]]:
-    """The cover asked for, or the one of the sizes tried whose pairs are predicted to be least noisy."""
+    """The requested cover, or the one with the least predicted noise of pairs."""
     sizes = schema.cardinalities
 
     def unit(cells: int) -> float:
@@ -222,7 +233,7 @@ def choose_cover(
 
 
 def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]:
-    """Participants by the root of a set's cells: the least mean error for a mean over sets is near that."""
+    """Participants by the root of a set's cells, near the least mean error over sets."""
     weights = np.sqrt([schema.cells([schema.names[a] for a in s]) for s in cover])
     return tuple(float(w) for w in weights / weights.sum())
 
@@ -248,7 +259,7 @@ class Calm(OneRoundTree[CalmParameters]):
 
     @cached_property
     def marginals(self) -> list[tuple[tuple[str, ...], Floats]]:
-        """The covering sets' distributions, consistent on all they share and not negative (CALM's own output)."""
+        """The covering sets' distributions, consistent and not negative (CALM's output)."""
         return _consistent_marginals(self.campaign.schema, self.evidence.answers)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
@@ -258,3 +269,53 @@ class Calm(OneRoundTree[CalmParameters]):
     def notes(self) -> JsonObject:
         schema, sets = self.campaign.schema, named(self.campaign.schema, self.cover)
         return {"sets": sets, "largest_set_cells": max(map(schema.cells, sets)), **super().notes()}
+
+
+@dataclass(frozen=True)
+class FourierParameters:
+    """`significance` and `max_clique_cells` apply to the tree of the synthetic table."""
+
+    significance: float = 2.0
+    max_clique_cells: int = 8_000
+
+    def __post_init__(self) -> None:
+        check_whole("max_clique_cells", self.max_clique_cells, 2)
+
+
+class Fourier(OneRoundTree[FourierParameters]):
+    """One round of coefficients of all pairs."""
+
+    method = "fourier"
+    parameters_class = FourierParameters
+
+    @cached_property
+    def _round(self) -> Plan:
+        names, sizes = self.campaign.schema.names, self.campaign.schema.cardinalities
+        sets: list[tuple[int, ...]] = list(combinations(range(len(names)), 2)) or [(0,)]
+        questions = []
+        for s in sets:
+            cells = int(np.prod([sizes[a] for a in s]))
+            coefficients = Hadamard.for_epsilon(cells, sizes[s[-1]], self.campaign.epsilon)
+            questions.append(Question(tuple(names[a] for a in s), coefficients))
+        weights = np.array(
+            [2.0**q.mechanism.bits for q in questions if isinstance(q.mechanism, Hadamard)]
+        )
+        return Plan(0, tuple(questions), tuple(float(w) for w in weights / weights.sum()))
+
+    def marginal(self, attributes: Sequence[str]) -> Floats:
+        """A pair by inverting its coefficients, larger sets by maximum entropy given the pairs."""
+        schema = self.campaign.schema
+        if len(attributes) <= 2:
+            return norm_sub(pool(schema, self.evidence.answers, attributes).frequencies)
+        inside = [
+            p
+            for p in combinations(attributes, 2)
+            if self.evidence.pair(*sorted(map(schema.index, p)))
+        ]
+        return reconstruct(schema, [(p, self.marginal(p)) for p in inside], attributes)
+
+    def notes(self) -> JsonObject:
+        bits = [
+            q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)
+        ]
+        return {"coefficients": sum(2**b for b in bits), **super().notes()}

@@ -1,7 +1,7 @@
-"""What answered questions say about singles and pairs: pooled over rounds, with the variance of noise and sampling.
+"""Estimates of singles and pairs, pooled over rounds, with the variance of noise and sampling.
 
-Shared by the methods that ask each participant one question: PrivIncr and its one-round variant, CALM, and the sampled
-plan of the Bayes network.
+Shared by the methods that ask each participant one question: PrivIncr and its one-round
+variant, CALM, and the sampled plan of the Bayes network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MIN_VARIANCE = 1e-12
 
 @dataclass(frozen=True)
 class PairEvidence:
-    """A pooled pair with its noise-aware test and the product of the pooled one-way frequencies beside it."""
+    """A pooled pair, its noise-aware test, and the product of the one-way frequencies."""
 
     pooled: Marginal
     variances: Floats
@@ -51,8 +51,8 @@ class PairEvidence:
     def shrunk(self) -> Floats:
         """The product of one-way frequencies plus the part of the difference that is not noise, as a distribution.
 
-        The difference is scaled by its unbiased squared length over the observed one (James, Stein 1961), so the
-        information of a pair that does not stand out from noise is zero instead of that of the noise.
+        The difference is scaled by its unbiased squared length over the observed one (James,
+        Stein 1961), so the information of a pair within the noise is zero.
         """
         difference = self.pooled.frequencies - self.product
         observed = float((difference**2).sum())
@@ -72,7 +72,7 @@ class PairEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The answers of all closed rounds, read as singles and pairs; a pair nobody answered has no evidence."""
+    """The answers of all closed rounds as singles and pairs; unanswered pairs have no evidence."""
 
     schema: Schema
     answers: Sequence[AnswerCounts]
@@ -91,7 +91,7 @@ class Evidence:
 
     @cached_property
     def _holding(self) -> dict[frozenset[str], list[AnswerCounts]]:
-        """The answers that hold each attribute and each two: looked up, since every pair against every answer takes long."""
+        """The answers about each attribute and each pair, indexed because a search takes long."""
         out: dict[frozenset[str], list[AnswerCounts]] = {}
         for answer in self.answers:
             names = answer.question.attributes
@@ -104,7 +104,7 @@ class Evidence:
         return pool(self.schema, self._holding.get(frozenset(names[:2]), ()), names)
 
     def pair(self, i: int, j: int) -> PairEvidence | None:
-        """The evidence on a pair, i < j; None where nobody was asked about both."""
+        """The evidence on a pair, i < j; None if it was not asked."""
         if (i, j) not in self._pairs:
             self._pairs[i, j] = self._weigh(i, j)
         return self._pairs[i, j]
@@ -121,7 +121,7 @@ class Evidence:
         return PairEvidence(pooled, variances, test, np.outer(rows, columns))
 
     def _contrast_noise(self, held: tuple[int, ...]) -> float:
-        """The mean variance of contrasts between the cells of independent attributes, of noise and of who was asked."""
+        """The mean variance, of noise and sampling, of contrasts between independent cells."""
         names = [self.schema.names[k] for k in held]
         even, people = contrast_noise(self.schema, self._holding[frozenset(names)], names)
         uneven = math.prod(_unevenness(self.singles[k].frequencies) for k in held)
@@ -129,12 +129,12 @@ class Evidence:
         return max(even - people * uneven / degrees, _MIN_VARIANCE)
 
     def pairs(self) -> dict[Pair, PairEvidence]:
-        """Every pair that anybody was asked about."""
+        """Every pair that was asked."""
         found = ((p, self.pair(*p)) for p in combinations(range(len(self.schema)), 2))
         return {pair: evidence for pair, evidence in found if evidence is not None}
 
     def information(self) -> Floats:
-        """The symmetric matrix of mutual informations, noise taken out; zero where nothing is known."""
+        """The symmetric matrix of denoised mutual informations; zero for unanswered pairs."""
         d = len(self.schema)
         out = np.zeros((d, d))
         for (i, j), evidence in self.pairs().items():
@@ -142,8 +142,7 @@ class Evidence:
         return out
 
     def measurements(self, larger: Sequence[tuple[int, ...]] = ()) -> list[Marginal]:
-        """Raw singles, pairs and the `larger` sets that were asked, with the variances of noise and sampling, for a fit to all
-        of them at once."""
+        """Raw singles, pairs and `larger` sets with the variances of noise and sampling."""
         sets = [self.pooled([self.schema.names[a] for a in positions]) for positions in larger]
         pairs = [evidence.pooled for evidence in self.pairs().values()]
         return [_with_sampling(marginal) for marginal in (*self.singles, *pairs, *sets)]
@@ -159,7 +158,7 @@ def _unevenness(frequencies: Floats) -> float:
 
 
 def merged(answers: Sequence[AnswerCounts]) -> list[AnswerCounts]:
-    """Answers to one question in several rounds as one; it is the same people's reports added up."""
+    """Answers to one question in several rounds, added up."""
     counts: dict[Question, tuple[Integers, int]] = {}
     for answer in answers:
         support, n = counts.get(answer.question, (np.zeros_like(answer.support), 0))
@@ -168,7 +167,7 @@ def merged(answers: Sequence[AnswerCounts]) -> list[AnswerCounts]:
 
 
 def _total_variances(marginal: Marginal) -> Floats:
-    """The mechanism's variance plus f(1-f)/n, n the effective number of people who were asked: a sample of all participants."""
+    """The mechanism's variance plus f(1-f)/n, n the effective number of answers."""
     f = np.clip(marginal.frequencies, 0.0, 1.0)
     return np.maximum(marginal.variances + f * (1 - f) / marginal.sample_size, _MIN_VARIANCE)
 

@@ -1,7 +1,4 @@
-"""Each participant is asked one attribute at full epsilon; the model takes attributes as independent.
-
-The baseline every other method has to beat: it learns one-way marginals as well as they can be learnt and no dependence.
-"""
+"""The baseline: one attribute per participant at full epsilon, modelled as independent."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from dither.tally import CountTally, RoundTally
 
 @dataclass(frozen=True)
 class IndependentParameters:
-    """`shares`: who is asked what, see `question_shares`; `projection`: how raw estimates become distributions."""
+    """`shares`: see `question_shares`; `projection`: how raw estimates become distributions."""
 
     mechanism: str = "best"
     shares: Literal["least-error", "equal-error", "uniform"] = "least-error"

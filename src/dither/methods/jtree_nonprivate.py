@@ -1,8 +1,8 @@
-"""A junction tree of the true table, without any privacy: how much of an error is the model's, not the noise's.
+"""A junction tree of the true table, without privacy, to separate model error from noise.
 
-Reference: NoPrivJTree of Liu et al., EDBT 2023, section 6.1; the tree is that of Chen, Xiao, Zhang, Xu, KDD 2015. It sees
-the records themselves, which no `ProtocolMachine` does: so it is no such machine, is asked for by a switch, and its
-release says that it is not private.
+Reference: NoPrivJTree of Liu et al., EDBT 2023, section 6.1; the tree is that of Chen, Xiao,
+Zhang, Xu, KDD 2015. It reads the records, so it is not a `ProtocolMachine`, needs an explicit
+switch, and its release states that it is not private.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class TrueTreeParameters:
-    """`phi` as in the papers: a pair whose mutual information is below min(k-1) phi^2 / 2 counts as independent."""
+    """`phi`: a pair with mutual information below min(k-1) phi^2 / 2 counts as independent."""
 
     phi: float = 0.3
     max_clique_cells: int = 20_000
@@ -50,10 +50,10 @@ class TrueTreeParameters:
 
 
 def require_switch(no_privacy: bool) -> None:
-    """Refuse to run unless the caller has said in so many words that there is to be no privacy."""
+    """Raise `PrivacyError` unless the caller set `no_privacy`."""
     if not no_privacy:
         raise PrivacyError(
-            f"method {METHOD!r} reads the true records and protects nobody; it has to be asked for with no_privacy",
+            f"method {METHOD!r} reads the true records without protection; it needs no_privacy",
             where="no_privacy",
         )
 
@@ -65,7 +65,7 @@ def publish_nonprivate(
     *,
     no_privacy: bool = False,
 ) -> JunctionTree:
-    """The junction tree whose cliques have the table's own distributions. NOT private: epsilon is infinite."""
+    """The junction tree of the table's true clique distributions. NOT private: epsilon is infinite."""
     require_switch(no_privacy)
     if not len(codes):
         raise ParameterError("a junction tree needs at least one row", where="table")
@@ -77,7 +77,7 @@ def publish_nonprivate(
 
 
 def _true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> Triangulation:
-    """The tree of the pairs at or above the threshold; the weakest go where a clique would exceed the cap."""
+    """The tree of the pairs above the threshold; the weakest are dropped to respect the cap."""
     strengths: dict[Pair, float] = {}
     for i, j in combinations(range(len(schema)), 2):
         information = mutual_information(_frequencies(codes, schema, (i, j)))
@@ -89,7 +89,7 @@ def _true_tree(codes: Codes, schema: Schema, parameters: TrueTreeParameters) -> 
 
 
 def release_notes(model: JunctionTree) -> JsonObject:
-    """What a release of it must state."""
+    """The notes of a release."""
     return {
         "private": False,
         "warning": "made from the true records without any privacy; for comparison only, not to be published",

@@ -1,9 +1,10 @@
-"""LoPub: every participant reports every attribute once, as randomised bits; the server learns joints, a graph, a tree.
+"""LoPub: every participant reports every attribute once, as randomised bits.
 
-Reference: Ren, Yu, Yu, Yang, Yang, McCann, Yu, "LoPub: high-dimensional crowdsourced data publication with local
-differential privacy", IEEE TIFS 2018. One round, `split`. Two records may differ in all d attributes, so the guarantee
-is the sum over the attributes (erratum 1); the paper's figure, 2h ln((2-f)/f), is of one attribute and is stated
-beside it as such.
+The server estimates joint distributions, a dependency graph and a junction tree. Reference:
+Ren, Yu, Yu, Yang, Yang, McCann, Yu, "LoPub: high-dimensional crowdsourced data publication with
+local differential privacy", IEEE TIFS 2018. One round, `split`. Two records may differ in all d
+attributes, so the guarantee is the sum over the attributes (erratum 1). The paper's figure,
+2h ln((2-f)/f), holds for one attribute and is stated as such.
 """
 
 from __future__ import annotations
@@ -61,15 +62,17 @@ SETTINGS = LoPubSettings()
 
 @dataclass(frozen=True)
 class LoPubParameters:
-    """What LoPub leaves open.
+    """Parameters of LoPub.
 
-    `flip` is the paper's f; without it f follows from the record's epsilon. `bits` and `hashes` of a Bloom filter
-    follow from `false_positive` unless given; `hash_seed` is the first that tells an attribute's values apart.
-    `threshold=noise` keeps a pair that stands out from noise by `significance` standard deviations and, with `phi`,
-    reaches the paper's threshold too; `threshold=paper` uses mutual information and phi (0.2) alone. `pruning=paper`
-    starts full for binary schemas and empty for others. `fit=pairs` fits the tree to all pairs at once, `fit=cliques`
-    estimates each clique by itself with the `estimator`, as the paper does. For the paper's own figures: `em=printed`
-    (even start, printed stopping rule) and `relative_entropy=degrees`, H/(k-1), with which its table 7 was made.
+    `flip` is the paper's f; by default it follows from the record's epsilon. `bits` and `hashes`
+    of a Bloom filter follow from `false_positive` by default; `hash_seed` is the first one that
+    separates an attribute's values. `threshold=noise` keeps a pair that exceeds the noise by
+    `significance` standard deviations and, with `phi`, reaches the paper's threshold too;
+    `threshold=paper` uses mutual information and phi (0.2) alone. `pruning=paper` starts full
+    for binary schemas and empty for others. `fit=pairs` fits the tree to all pairs at once,
+    `fit=cliques` estimates each clique separately with the `estimator`, as the paper does. The
+    paper's figures need `em=printed` (even start, printed stopping rule) and
+    `relative_entropy=degrees`, H/(k-1), used for its table 7.
     """
 
     estimator: Literal["em", "lasso", "hybrid"] = "em"
@@ -124,7 +127,7 @@ class LoPubParameters:
 
     @property
     def degree(self) -> float:
-        """phi with its default: 0.2 for the paper's rule, none beside the noise test."""
+        """phi with its default: 0.2 for the paper's rule, none with the noise test."""
         return self.phi if self.phi is not None else (0.2 if self.threshold == "paper" else 0.0)
 
     def filter_size(self, cells: int) -> tuple[int, int]:
@@ -158,7 +161,7 @@ def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> P
 
 
 def _mechanism(attribute: Attribute, flip: float, parameters: LoPubParameters) -> BitMechanism:
-    """The bits of one attribute; one whose values the filters cannot tell apart is refused by its name."""
+    """The bits of one attribute; an error if the filters do not separate its values."""
     cells = attribute.cardinality
     if parameters.encoding == "unary":
         return sue_from_flip(cells, flip)
@@ -173,8 +176,8 @@ def _mechanism(attribute: Attribute, flip: float, parameters: LoPubParameters) -
 
 
 def _for_epsilon(mechanisms: list[BitMechanism], epsilon: float) -> list[BitMechanism]:
-    """The same bits, with the flip probability that the record's epsilon allows, equal for all attributes."""
-    # A hair below the share, so that rounding each attribute's epsilon up cannot carry the sum past the whole.
+    """The bits with the flip probability of the record's epsilon, equal for all attributes."""
+    # Slightly below the share, so that rounding up cannot carry the sum past epsilon.
     share = epsilon * (1 - 1e-12) / sum(m.distance for m in mechanisms)
     try:
         return [m.with_epsilon(share * m.distance) for m in mechanisms]
@@ -191,7 +194,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class LoPubFit:
+class _LoPubFit:
     """What the server makes of the reports."""
 
     pruned: Pruning
@@ -206,18 +209,18 @@ def learn(
     reports: SplitReports,
     parameters: LoPubParameters,
     progress: Progress | None = None,
-) -> LoPubFit:
+) -> _LoPubFit:
     """From reports to a junction tree: algorithms 4 (or 5), then the joints of the cliques."""
     pruned, _, _, strengths = find_dependences(schema, reports, parameters, progress)
     chosen = {pair: strengths[pair] for pair in pruned.dependent}
     tree = triangulate_capped(schema.cardinalities, chosen, parameters.max_clique_cells)
     if parameters.fit == "pairs":
         fitted = _fit_pairs(schema, reports, tree, progress)
-        return LoPubFit(pruned, tree, fitted.model, tree_fit=fitted)
+        return _LoPubFit(pruned, tree, fitted.model, tree_fit=fitted)
     sets = [tuple(schema.names[a] for a in clique) for clique in tree.cliques]
     cliques = _joints(reports, sets, parameters, _named(progress, "cliques estimated"))
     model = JunctionTree.from_cliques(schema, tree, [c.joint for c in cliques])
-    return LoPubFit(pruned, tree, model, cliques=cliques)
+    return _LoPubFit(pruned, tree, model, cliques=cliques)
 
 
 def find_dependences(
@@ -226,7 +229,7 @@ def find_dependences(
     parameters: LoPubParameters,
     progress: Progress | None = None,
 ) -> tuple[Pruning, dict[Pair, float], dict[Pair, float], dict[Pair, float]]:
-    """The dependent pairs, with each examined pair's score, mutual information (paper's rule or phi) and strength."""
+    """The dependent pairs, with score, mutual information and strength of each tested pair."""
     tests: dict[Pair, Dependence] = {
         (i, j): noise_aware(reports, i, j) for i, j in combinations(range(len(schema)), 2)
     }
@@ -264,11 +267,12 @@ def find_dependences(
 
 
 def noise_aware(reports: SplitReports, i: int, j: int) -> Dependence:
-    """The noise-aware test of one pair, with the one-way frequencies a, b that the same reports give.
+    """The noise-aware test of one pair, with the one-way frequencies a, b of the same reports.
 
-    The residual is then the mean of (t - a)(u - b) over people, t and u the indicators of one report. For independent
-    attributes its covariance is that of t times that of u, over n (Kronecker), so the null mean and deviation of its sum
-    of squares are exact, chance of who took part included; noise of a and b cancels against the same in the pair.
+    The residual is the mean of (t - a)(u - b) over reports, t and u the indicators of one
+    report. For independent attributes its covariance is that of t times that of u, over n
+    (Kronecker), so the null mean and deviation of its sum of squares are exact, sampling
+    included; the noise of a and b cancels.
     """
     raw, _ = reports.pair(i, j)
     first, second = (reports.encodings[k].spread(reports.distributions[k]) for k in (i, j))
@@ -328,7 +332,7 @@ def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] |
 
 
 class LoPub(ProtocolMachine[LoPubParameters]):
-    """One round in which everybody answers everything; then pairs, graph, junction tree."""
+    """One round in which participants answer everything; then pairs, graph, junction tree."""
 
     method = "lopub"
     parameters_class = LoPubParameters
@@ -350,7 +354,7 @@ class LoPub(ProtocolMachine[LoPubParameters]):
         return SplitReports.from_tally(tally)
 
     @cached_property
-    def _learnt(self) -> LoPubFit:
+    def _learnt(self) -> _LoPubFit:
         return learn(self.campaign.schema, self.reports, self.parameters, self.progress)
 
     def model(self) -> JunctionTree:
@@ -390,7 +394,7 @@ def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> JsonObject:
     }
 
 
-def _learnt_notes(schema: Schema, learnt: LoPubFit) -> JsonObject:
+def _learnt_notes(schema: Schema, learnt: _LoPubFit) -> JsonObject:
     tree = learnt.tree
     out: JsonObject = {
         "pairs": learnt.pruned.pairs,

@@ -1,6 +1,6 @@
 """The base of every method: a pure state machine over rounds. No I/O, no clock, no participant noise.
 
-From the schema, epsilon and the tallies so far a machine gives the next round's plan or a
+From the schema, epsilon and the tallies so far a machine returns the next round's plan or a
 finished model. It is deterministic given its campaign, its parameters and the tallies it has
 closed, so these are its whole state (decision 0004): `methods.run` saves them, and restores a
 machine by closing the same tallies again.
@@ -132,7 +132,7 @@ class Campaign:
     """The public facts that a method starts from.
 
     Attributes:
-        schema: What is asked.
+        schema: The attributes to ask.
         epsilon: The guarantee of one participant's whole record over the campaign.
         participants: How many participants are expected.
         seed: For the method's own choices, not for the participants' noise.

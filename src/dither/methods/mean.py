@@ -1,9 +1,10 @@
-"""The method `mean`: one number per person, for its mean.
+"""The method `mean`: the mean of one number per participant.
 
-Every device rounds its number at random to one of some levels, evenly spaced over the public range, without bias, and reports the
-level with noise. With two levels and randomised response this is Duchi's mechanism; with many and a sliding window of outputs the
-piecewise one (PM); the hybrid (HM) asks some people this and some that, by a coin that knows nothing of the number, here the
-participation token.
+Every device rounds its number at random and without bias to one of several levels, evenly
+spaced over the public range, and reports the level with noise. With two levels and randomised
+response this is Duchi's mechanism; with many levels and a sliding window of outputs the
+piecewise one (PM). The hybrid (HM) assigns participants to one of the two by a coin independent
+of the number, here the participation token.
 
 References: Duchi, Jordan, Wainwright, "Minimax optimal procedures for locally private estimation", JASA 2018; Wang et al.,
 "Collecting and analyzing multidimensional data with local differential privacy", ICDE 2019 (PM, algorithm 2; HM, eq. 8).
@@ -48,9 +49,9 @@ class _MeanParameters:
 
 @dataclass(frozen=True)
 class MeanAnswer:
-    """An unbiased mean with the standard error that the reports show: noise and spread of the numbers together.
+    """An unbiased mean with the empirical standard error, of noise and spread of the numbers.
 
-    It is not cut to the range: cutting would bias it.
+    It is not clipped to the range, which would bias it.
     """
 
     estimate: float
@@ -85,13 +86,13 @@ def mean_answer_from_json(data: JsonObject) -> MeanAnswer:
 
 
 def wave_of(levels: int, epsilon: float) -> SquareWave:
-    """The piecewise mechanism's window over levels, as a mechanism of cells: the same draws lead to the same outputs."""
+    """The piecewise mechanism's window over levels, as a mechanism of cells."""
     fine = Piecewise.for_epsilon(epsilon, levels)
     return SquareWave(levels, fine.width, fine.base, fine.threshold_bits)
 
 
 def output_places(mechanism: Mechanism) -> Floats:
-    """Where in the range, 0 to 1, each output of a mechanism of levels says that its number lies: unbiased, so also outside."""
+    """The unbiased position of each output in the range, where 0 to 1 is the range."""
     if isinstance(mechanism, SquareWave):
         intercept, slope = mechanism.window.line
         reach = slope * (mechanism.cells - 1)
@@ -104,7 +105,7 @@ def output_places(mechanism: Mechanism) -> Floats:
 
 
 class Mean(ProtocolMachine[_MeanParameters]):
-    """One round about one number; `answer` gives its mean."""
+    """One round about one number; `answer` returns its mean."""
 
     method = "mean"
     parameters_class = _MeanParameters
@@ -125,7 +126,7 @@ class Mean(ProtocolMachine[_MeanParameters]):
 
     @classmethod
     def schema_of(cls, name: str, low: float, high: float) -> Schema:
-        """What a campaign for the mean of a number in [low, high] asks; numbers beyond count as the nearer end."""
+        """The schema for the mean of a number in [low, high]; numbers outside are clipped."""
         return Schema(
             (Attribute(name, "numeric", edges=(low, low + (high - low) / 2, high), clip=True),)
         )
@@ -179,9 +180,10 @@ class Mean(ProtocolMachine[_MeanParameters]):
             )
 
     def answer(self) -> MeanAnswer:
-        """The mean of what all reports say: unbiased, whoever was asked which question.
+        """The unbiased mean over all reports.
 
-        A question that fewer than two were asked is left out; how many they are does not depend on anybody's number.
+        A question with fewer than two answers is left out; the number of answers does not
+        depend on the participants' numbers.
         """
         self._finished()
         (tally,) = self.counted

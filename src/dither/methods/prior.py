@@ -1,7 +1,7 @@
 """Priors of a method: a public table of the same schema, or an earlier campaign's tallies.
 
 A public table costs no participant any privacy; the fit uses its smoothed latent classes. An
-earlier campaign is pooled with the present one as far as the population has not changed: every
+earlier campaign is pooled with the present one, discounted for drift of the population: every
 question that both asked is compared. Without drift the squared difference of two estimates over
 the sum of their variances is 1 on average. The excess is the variance of the drift, and an
 earlier answer counts as if its variance were larger by that amount.
@@ -20,7 +20,7 @@ from scipy.special import ndtr
 
 from dither.errors import ReportError
 from dither.fit import AnswerCounts, answers_of, pool
-from dither.fit.mixture.latent_class import (
+from dither.fit.mixture.public_prior import (
     LatentClasses,
     classes_help,
     latent_classes,
@@ -49,12 +49,12 @@ SETTINGS = PriorSettings()
 
 
 # Names of the arrays in a state.
-WEIGHTS, COMPONENTS = "prior weights", "prior components"
+_WEIGHTS, _COMPONENTS = "prior weights", "prior components"
 EARLIER_TALLY = "earlier tally "
 # Limits of what a state may contain.
 MAX_ROWS = 10**9
 MAX_CLASSES = 10_000
-MAX_TALLIES = 1_000
+_MAX_TALLIES = 1_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PublicPrior:
 
     def arrays(self) -> dict[str, Floats]:
         """The classes, for a state."""
-        return {WEIGHTS: self.classes.weights, COMPONENTS: self.classes.components}
+        return {_WEIGHTS: self.classes.weights, _COMPONENTS: self.classes.components}
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def prior_from_state(facts: JsonMapping, arrays: Mapping[str, AnyArray], schema:
     columns = Columns(schema.cardinalities)
     try:
         weights, components = (
-            np.asarray(arrays[name], dtype=np.float64) for name in (WEIGHTS, COMPONENTS)
+            np.asarray(arrays[name], dtype=np.float64) for name in (_WEIGHTS, _COMPONENTS)
         )
         rows, source, digest = int(facts["rows"]), str(facts["source"]), str(facts["sha256"])
     except (KeyError, TypeError, ValueError) as error:
@@ -195,7 +195,7 @@ def _earlier_from_state(facts: JsonMapping, arrays: Mapping[str, AnyArray]) -> E
         count, source, digest = int(facts["tallies"]), str(facts["source"]), str(facts["sha256"])
         stored = [
             tally_from_bytes(arrays[f"{EARLIER_TALLY}{i}"].tobytes())
-            for i in range(min(count, MAX_TALLIES))
+            for i in range(min(count, _MAX_TALLIES))
         ]
     tallies = tuple(tally for tally in stored if isinstance(tally, CountTally))
     # States of earlier versions do not say whether the noise can be drawn again.

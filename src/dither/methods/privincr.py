@@ -1,8 +1,9 @@
-"""PrivIncr: rounds of pair questions that prune weak pairs, then questions about the cliques of a junction tree.
+"""PrivIncr: rounds of pair questions that prune weak pairs, then questions about cliques.
 
-Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential privacy", EDBT 2023. Every
-participant answers one question at full epsilon. Answers are pooled by their whole variance, of noise and of who was asked (the
-paper's weights: erratum 6); pairs are pruned by risk unless the paper's rule is asked for, since that prunes nothing (erratum 7).
+Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential
+privacy", EDBT 2023. Every participant answers one question at full epsilon. Answers are pooled
+by their whole variance, of noise and sampling (the paper's weights: erratum 6). Pairs are
+pruned by risk by default, since the paper's rule prunes nothing (erratum 7).
 """
 
 from __future__ import annotations
@@ -87,16 +88,17 @@ SETTINGS = PrivIncrSettings()
 
 @dataclass(frozen=True)
 class PrivIncrParameters:
-    """What PrivIncr leaves open; defaults are the ones that measured best, the paper's are named.
+    """Parameters of PrivIncr. Defaults are those with the least measured error.
 
-    `rounds` (T, three or as many as the participants allow) and `omega`, the share of participants they use.
-    `threshold=calibrated` prunes by risk: a pair stays when its estimated squared dependence is worth more than `price`
-    times the noise that it will have in the end; with `phi` it must also reach the paper's mutual information in the end.
-    `threshold=paper` is eq. 18 with `alpha` and phi (0.3). Pairs in which even a strong dependence would not stand out
-    by `significance` standard deviations are not asked. `shares` of the pairs grow with the root of their cells, or with
-    their `cells` as in the paper; `singles` is the share of one-attribute questions (by default from the domains' widths;
-    the paper: 0). `fit=joint` fits the tree to everything measured at once,
-    `fit=paper` takes each clique by itself, larger ones by factors of at most `factor_cells`.
+    `rounds` is T (by default three, or as many as the participants allow), `omega` the share of
+    participants in these rounds. `threshold=calibrated` prunes by risk: a pair is kept if its
+    estimated squared dependence exceeds `price` times its noise after the last round; with
+    `phi` it must also reach the paper's mutual information then. `threshold=paper` is eq. 18
+    with `alpha` and phi (0.3). Pairs in which strong dependence would not exceed `significance`
+    standard deviations are not asked. `shares` of the pairs grow with the root of their cells,
+    or with their `cells` as in the paper. `singles` is the share of one-attribute questions (by
+    default from the domains' widths; the paper: 0). `fit=joint` fits the tree to all answers at
+    once, `fit=paper` each clique separately, larger ones by factors of at most `factor_cells`.
     """
 
     rounds: int | None = None
@@ -128,19 +130,19 @@ class PrivIncrParameters:
 
     @property
     def degree(self) -> float:
-        """phi with its default: the paper's 0.3 for its own rule, none beside the noise test."""
+        """phi with its default: the paper's 0.3 for its rule, none with the noise test."""
         return self.phi if self.phi is not None else (0.3 if self.threshold == "paper" else 0.0)
 
     @property
     def clique_cells(self) -> int:
-        """The cap on a clique's cells; a clique that is taken by itself has to be smaller to be worth anything."""
+        """The cap on a clique's cells; a clique that is fitted separately must be smaller."""
         return self.max_clique_cells or (
             SETTINGS.joint_cells if self.fit == "joint" else SETTINGS.paper_cells
         )
 
 
 def _check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
-    """Refuse what cannot work before anybody is asked."""
+    """Raise `ParameterError` for parameters that cannot work."""
     check_clique_cells(campaign.schema, parameters.clique_cells)
     if parameters.rounds is not None:
         people = int(campaign.participants * parameters.omega / parameters.rounds)
@@ -162,7 +164,7 @@ def _check_campaign(campaign: Campaign, parameters: PrivIncrParameters) -> None:
 
 
 def _rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
-    """T: as asked, else three or as many as give every question of a round ten people, at least one."""
+    """T: as given, else at most three, with ten participants for every question of a round."""
     if parameters.rounds is not None:
         return parameters.rounds
     enough = (
@@ -177,17 +179,18 @@ def _first_questions(campaign: Campaign, parameters: PrivIncrParameters) -> int:
 
 
 def usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
-    """The share of one-attribute questions while all pairs are asked: as given, else what pairs tell too little of."""
+    """The share of one-attribute questions while all pairs are asked."""
     if parameters.singles is not None:
         return parameters.singles
-    return SETTINGS.singles * max(0.0, 1 - told_of_singles(campaign, parameters))
+    return SETTINGS.singles * max(0.0, 1 - single_information(campaign, parameters))
 
 
-def told_of_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
-    """How much one answer about a pair tells of its two attributes, in answers about one attribute; the mean over all pairs.
+def single_information(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+    """The mean information of a pair answer on its attributes, in one-attribute answers.
 
-    The information is one over the variance of a frequency, of noise and of who was asked. Two for an epsilon without end, when
-    an answer about a pair is one about each; little for wide pairs, whose noise adds up over the cells of a row.
+    The information is one over the variance of a frequency, of noise and sampling. The limit
+    for large epsilon is two. It is small for wide pairs, whose noise adds up over the cells of
+    a row.
     """
     sizes = campaign.schema.cardinalities
     told = weight = 0.0
@@ -203,11 +206,11 @@ def told_of_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float
 
 
 def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[Pair]:
-    """The pairs in which a strong dependence would stand out from noise, were there d pairs to ask.
+    """The pairs in which strong dependence would exceed the noise if d pairs were asked.
 
     A pair with Cramer's V of phi lies about phi^2 (min(k_i, k_j) - 1) / (k_i k_j) from independence, squared; the
-    null standard deviation is sqrt(2 (k_i-1)(k_j-1)) s^2. Asking about any other pair would cost participants and teach
-    nothing. The paper's rule asks about all of them.
+    null standard deviation is sqrt(2 (k_i-1)(k_j-1)) s^2. Other pairs would cost participants
+    without information. The paper's rule asks about all pairs.
     """
     schema = campaign.schema
     every = list(combinations(range(len(schema)), 2))
@@ -230,8 +233,9 @@ def singles_share(
 ) -> float:
     """The share of one-attribute questions, given how many pairs can be learnt and how many are left.
 
-    What the pairs that cannot be learnt would have had goes to singles; and when fewer pairs than attributes are left,
-    most attributes have nothing but their own marginal to learn, so singles get the share of the missing pairs.
+    Singles get the share of the pairs that cannot be learnt. If fewer pairs than attributes are
+    left, most attributes have only their marginal to learn, so singles get the share of the
+    missing pairs too.
     """
     d = len(campaign.schema)
     every, usual = math.comb(d, 2), usual_singles(campaign, parameters)
@@ -248,10 +252,10 @@ def round_plan(
     sets: Sequence[tuple[int, ...]],
     singles: float,
 ) -> Plan:
-    """A round of questions about some attribute sets, with a share of `singles` beside them.
+    """A round of questions about some attribute sets, with a share of `singles`.
 
-    Where an answer about a pair tells more of single attributes than an answer about one of them does, all pairs that are not
-    asked anyway are asked for the singles' sake (`told_of_singles`).
+    If a pair answer has more information on single attributes than a one-attribute answer
+    (`single_information`), all other pairs are asked in place of singles.
     """
     schema = campaign.schema
     names = schema.names
@@ -267,7 +271,7 @@ def round_plan(
             number
             and parameters.singles is None
             and others
-            and told_of_singles(campaign, parameters) >= 1
+            and single_information(campaign, parameters) >= 1
         ):
             alone = [_ask(schema, campaign, parameters, [names[i], names[j]]) for i, j in others]
             shares += [whole * float(w) for w in _weights(alone, parameters.shares)]
@@ -294,9 +298,10 @@ def _weights(
 
 
 def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float) -> float:
-    """Eq. 18: the mutual information below which the paper prunes a pair of which n people were asked, in nats.
+    """Eq. 18: the mutual information, in nats, below which the paper prunes a pair with n answers.
 
-    Theorem 5.2's bound is so wide that this is negative for ordinary domains (erratum 7), and then nothing is pruned.
+    Theorem 5.2's bound is so wide that this is negative for ordinary domains (erratum 7), so
+    that nothing is pruned.
     """
     small, large = min(rows, columns), max(rows, columns)
     cells = small * large
@@ -333,15 +338,15 @@ def prune(
         ]
     if not last:
         return _may_be_worth(evidence, list(found), parameters.price, people)
-    return reaching(
+    return _reaching(
         evidence, worth_asking(evidence, list(found), parameters.price, people), parameters
     )
 
 
-def reaching(
+def _reaching(
     evidence: Evidence, pairs: Sequence[Pair], parameters: PrivIncrParameters
 ) -> list[Pair]:
-    """Those that reach phi's mutual information."""
+    """The pairs that reach phi's mutual information."""
     sizes = evidence.schema.cardinalities
     enough = {
         (i, j): mutual_information_threshold(sizes[i], sizes[j], parameters.degree)
@@ -357,12 +362,13 @@ def reaching(
 def worth_asking(
     evidence: Evidence, pairs: Sequence[Pair], price: float, people: float
 ) -> list[Pair]:
-    """The pairs whose estimated squared dependence is worth `price` times the noise that they will have in the end.
+    """The pairs whose estimated squared dependence exceeds `price` times their final noise.
 
-    Taking a pair as independent costs its squared dependence D, keeping it the noise of its table. D is its posterior mean
-    given all pairs that were asked (`shrunk_squares`); the noise falls with the people still to come, who are shared between
-    the pairs that stay: from the pair of most dependence for its noise on, as many stay as gain most together. Squares are
-    multiplied by the pair's cells, which makes them comparable between pairs: half the L1 distance is at most half the root.
+    Dropping a pair costs its squared dependence D, keeping it the noise of its table. D is its
+    posterior mean given all asked pairs (`shrunk_squares`). The noise falls with the remaining
+    participants, who are shared between the kept pairs. Pairs are added by dependence relative
+    to noise, as many as gain most together. Squares are multiplied by the pair's cells, which
+    makes them comparable: half the L1 distance is at most half the root.
     """
     if not pairs:
         return []
@@ -403,7 +409,7 @@ def _may_be_worth(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What has been asked about some pairs: their cells, the people and the squared noise of each."""
+    """The cells, participants and squared noise of some pairs."""
 
     cells: Floats
     people: Floats
@@ -422,7 +428,7 @@ class _Asked:
         return _Asked(self.cells[chosen], self.people[chosen], self.noise[chosen])
 
     def noise_to_come(self, people: float) -> Floats:
-        """The squared noise when more people have been shared between these pairs by the roots of their cells."""
+        """The squared noise after more participants, shared by the roots of the cells."""
         roots = np.sqrt(self.cells)
         return np.asarray(
             self.noise * self.people / (self.people + people * roots / max(roots.sum(), 1.0))
@@ -431,7 +437,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _CliqueLayout:
-    """The junction tree and what is asked about its cliques."""
+    """The junction tree and the questions about its cliques."""
 
     tree: Triangulation
     sets: tuple[tuple[int, ...], ...]
@@ -441,10 +447,10 @@ class _CliqueLayout:
 def _with_late_pairs(
     evidence: Evidence, layout: _CliqueLayout, asked: Plan, parameters: PrivIncrParameters
 ) -> _CliqueLayout:
-    """The layout with the pairs that the last round asked although they had been pruned, and that are worth their noise by now.
+    """The layout with pruned pairs of the last round that now exceed their noise.
 
-    Narrow pairs are asked for the singles' sake to the end (`round_plan`), by which time they have about twice the answers that
-    they were judged by.
+    Narrow pairs are asked in place of singles to the end (`round_plan`), so that they have
+    about twice as many answers as when they were pruned.
     """
     schema, tree = evidence.schema, layout.tree
     held = {pair for clique in tree.cliques for pair in combinations(sorted(clique), 2)}
@@ -454,7 +460,7 @@ def _with_late_pairs(
         if len(q.attributes) == 2
     }
     found = {(i, j): e for i, j in sorted(pairs - held) if (e := evidence.pair(i, j)) is not None}
-    late = reaching(evidence, _late(evidence, found, parameters.price), parameters)
+    late = _reaching(evidence, _late(evidence, found, parameters.price), parameters)
     if not late:
         return layout
     strengths = {
@@ -466,8 +472,12 @@ def _with_late_pairs(
 
 
 def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) -> list[Pair]:
-    """Where all pairs together show dependence, many weak ones are real, and each that stands out is taken; where they do not,
-    those that stand out do so by chance, and only what is worth its noise given all the others is."""
+    """The pruned pairs to take back.
+
+    If all pairs together show dependence, many weak pairs are real, and each significant one is
+    taken. Otherwise significant pairs are likely false positives, and a pair is taken only if
+    its dependence exceeds its noise given all others.
+    """
     tests = {pair: e.test for pair, e in found.items()}
     if sum(test.score for test in tests.values()) < SETTINGS.late_mean_z * math.sqrt(len(tests)):
         return worth_asking(evidence, list(found), price, 0.0)
@@ -478,17 +488,18 @@ def _late(evidence: Evidence, found: Mapping[Pair, PairEvidence], price: float) 
     ]
 
 
-def lay_out(
+def _lay_out(
     evidence: Evidence,
     edges: Sequence[Pair],
     parameters: PrivIncrParameters,
     epsilon: float,
     people: float,
 ) -> _CliqueLayout:
-    """The tree of the pairs that stayed, weakest dropped where a clique would exceed the cap, and the last questions.
+    """The tree of the kept pairs, weakest dropped if a clique exceeds the cap, and its questions.
 
-    Asked are the factors of each clique (algorithm 2), a clique that is small enough as a whole; `fit=joint` asks a factor
-    pair by pair where its pairs become more exact that way, and about every pair inside a clique that no factor holds.
+    Questions are the factors of each clique (algorithm 2); a small clique is asked whole.
+    `fit=joint` asks a factor pair by pair if that is more precise, and every pair of a clique
+    that no factor contains.
     """
     schema = evidence.schema
     strengths = {}
@@ -515,10 +526,10 @@ def lay_out(
 def asked_whole(
     cardinalities: Sequence[int], members: Sequence[int], epsilon: float, name: str
 ) -> bool:
-    """Whether a set's pairs are read at least as exactly off answers about the whole set as off answers about each pair.
+    """Whether answers about the whole set measure its pairs as precisely as pair answers do.
 
-    The variance, of noise and of who was asked, of a pair's frequencies: all people asked about the set, against each pair's
-    share of them; the mean over its pairs.
+    Compares the mean variance, of noise and sampling, of a pair's frequencies: all participants
+    on the set, against an equal share on each pair.
     """
     pairs = list(combinations(members, 2))
     whole: Mechanism = mechanism(name, math.prod(cardinalities[a] for a in members), epsilon)
@@ -535,8 +546,11 @@ def asked_whole(
 def _factorise(
     evidence: Evidence, clique: tuple[int, ...], most: int, parameters: PrivIncrParameters
 ) -> Factorisation:
-    """A clique's factors of at most so many cells: by minimal redundancy as printed, else by conditional information in the
-    distribution of largest entropy that its pairs, noise taken out, allow."""
+    """A clique's factors of at most `factor_cells` cells.
+
+    By minimal redundancy as printed, else by conditional information in the maximum entropy
+    distribution of its denoised pairs.
+    """
     schema = evidence.schema
     sizes = schema.cardinalities
     if math.prod(sizes[a] for a in clique) <= most:
@@ -566,7 +580,7 @@ def _fit_cliques(evidence: Evidence, layout: _CliqueLayout) -> JunctionTree:
                 factors.append(
                     (positions, norm_sub(pool(schema, evidence.answers, names).frequencies))
                 )
-            else:  # nobody was asked: take its attributes as independent
+            else:  # not asked: the attributes are modelled as independent
                 factors.append(
                     (positions, _product([evidence.distributions[a] for a in positions]))
                 )
@@ -582,7 +596,7 @@ def _product(vectors: Sequence[Floats]) -> Floats:
 
 
 class PrivIncr(ProtocolMachine[PrivIncrParameters]):
-    """T rounds about pairs, one about cliques. No pair that can be learnt, or none left: one round about singles."""
+    """T rounds about pairs, one about cliques; one about singles if no pair can be learnt."""
 
     method = "privincr"
     parameters_class = PrivIncrParameters
@@ -615,7 +629,7 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
         sets: tuple[tuple[int, ...], ...] = ()
         if number:
             people = left * self.campaign.participants
-            self._layout = lay_out(
+            self._layout = _lay_out(
                 self.evidence, self._edges, self.parameters, self.campaign.epsilon, people
             )
             sets = self._layout.sets

@@ -1,4 +1,4 @@
-"""The methods by name: what each asks, its parameters and its reference. Modules load when a method is used."""
+"""The methods by name, with their parameters and references; modules are loaded on use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dither.types import JsonObject
 
 @dataclass(frozen=True)
 class Method:
-    """One method: where it lives and what a user should know before choosing it."""
+    """One method: its module, its class, and what a user should know before choosing it."""
 
     name: str
     module: str
@@ -91,7 +91,7 @@ METHODS: dict[str, Method] = {
         ),
         Method(
             "fourier",
-            "dither.methods.fourier",
+            "dither.methods.calm",
             "Fourier",
             "one Fourier coefficient of a pair per participant, full epsilon, one round",
             "Marginals from randomised Fourier coefficients of attributes written in bits.",
@@ -183,10 +183,14 @@ DEFAULT = "mixture"
 
 
 def method(name: str) -> Method:
-    """A method by name, other packages' included; an error lists the ones there are."""
-    known = METHODS | HISTOGRAMS | MEANS
-    if name in known:
-        return known[name]
+    """A method by name, plug-ins included.
+
+    Raises:
+        ParameterError: The name is unknown, or the plug-in cannot be used.
+    """
+    builtin = METHODS | HISTOGRAMS | MEANS
+    if name in builtin:
+        return builtin[name]
     added = plugin("methods", name)
     if added is None:
         there = ", ".join([*methods(), *HISTOGRAMS, *MEANS])
@@ -195,20 +199,20 @@ def method(name: str) -> Method:
 
 
 def methods() -> dict[str, Method]:
-    """Every method that publishes tables, those of other packages last; `plugin_faults` says which of theirs are left out."""
+    """Every method that publishes tables, usable plug-ins last."""
     return METHODS | usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[0]
 
 
 def plugin_faults() -> list[str]:
-    """A line for each method of another package that cannot be used."""
+    """One line for each plug-in method that cannot be used."""
     return usable("methods", METHODS | HISTOGRAMS | MEANS, _read)[1]
 
 
 def _read(added: Plugin) -> Method:
-    """What a machine's class of another package says of itself: its docstring, and `asks` and `reference` if it has them."""
+    """A plug-in's entry, from the class's docstring and its optional `asks` and `reference`."""
     cls = added.load()
     if not (isinstance(cls, type) and issubclass(cls, ProtocolMachine)):
-        raise added.fault("is no class of dither.methods.ProtocolMachine")
+        raise added.fault("is not a subclass of dither.methods.ProtocolMachine")
     if getattr(cls, "method", None) != added.name:
         raise added.fault(
             f"calls itself {getattr(cls, 'method', None)!r} in `method`; both names must be the same"

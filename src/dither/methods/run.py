@@ -217,7 +217,7 @@ class MethodRun:
         """The pooled estimates so far: at least every one-way marginal that was measured."""
         if self.reduction is None:
             return self.machine.measured()
-        if self._fitted_plan() == self._separate:
+        if self._separate_open():
             return []
         return self._separate_answers.whole_measured(self.machine.measured())
 

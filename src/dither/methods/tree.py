@@ -1,5 +1,6 @@
-"""Junction trees from what was asked: the tree of the pairs that stand out, its fit to everything measured, and what a release
-states of it. Shared by PrivIncr, CALM, FT, the Bayes network and LoPub.
+"""Junction trees of the significant pairs, their fit to all measured marginals, and their notes.
+
+Shared by PrivIncr, CALM, FT, the Bayes network and LoPub.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ FALLBACK = "no pair stands out from noise: attributes are taken as independent"
 
 
 def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) -> int:
-    """sigma: the cells of a factor whose raw noise, with an even share of the people, stays within `factor_error`.
+    """sigma: the cells of a factor whose raw noise, with an even share, stays within `factor_error`.
 
-    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s is that of a rare cell in unary reports.
-    Never below the smallest pair, so that every clique can be written in factors of at least two attributes.
+    Half the expected L1 norm of k cells with standard error s is k s / sqrt(2 pi); s is that of
+    a rare cell in unary reports. At least the smallest pair, so that every clique can be
+    written in factors of two attributes or more.
     """
     n = max(1.0, people / max(1, factors))
     spread = math.sqrt((oue(2, epsilon).variance(0.0, 1) + 1e-9) / n)
@@ -59,8 +61,10 @@ def factor_cells(schema: Schema, epsilon: float, people: float, factors: int) ->
 
 
 def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
-    """The tree fitted to every pooled single, pair and larger set that was asked, all at once, weighted by inverse
-    variance and stopped at the noise, or where a tree that cannot come so near hardly gains any more."""
+    """The tree fitted to all pooled singles, pairs and larger sets by inverse variance.
+
+    The fit stops at the noise level, or when it hardly improves.
+    """
     schema = evidence.schema
     asked = dict.fromkeys(
         tuple(sorted(schema.index(n) for n in a.question.attributes)) for a in evidence.answers
@@ -80,7 +84,7 @@ def fit_jointly(evidence: Evidence, tree: Triangulation) -> TreeFit:
 
 
 def without_dependence(evidence: Evidence) -> JunctionTree:
-    """What is left when no pair stands out from noise."""
+    """The tree without any pair."""
     return independent_tree(evidence.schema, evidence.distributions)
 
 
@@ -118,7 +122,7 @@ T = TypeVar("T", bound=_TreeParameters)
 
 
 class OneRoundTree(ProtocolMachine[T]):
-    """A method with one round of questions that stops at marginals: its synthetic rows come from a tree fitted to the answers."""
+    """A method with one round that stops at marginals; rows are drawn from a tree."""
 
     def __init__(self, campaign: Campaign, parameters: T) -> None:
         check_clique_cells(campaign.schema, parameters.max_clique_cells)

@@ -1,13 +1,14 @@
-"""What a collection can be expected to give, before anybody is asked."""
+"""Forecasts of a collection's accuracy from its schema, participants and epsilon."""
 
 from dither.planner.forecasting import BASELINE, Forecast, Point, forecast, least
-from dither.planner.population import (
+from dither.planner.predict import (
+    Prediction,
     assumed_dependence,
     population_of,
+    predict,
     reference_population,
     typical_dependence,
 )
-from dither.planner.predict import Prediction, predict
 
 __all__ = [
     "BASELINE",

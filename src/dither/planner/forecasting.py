@@ -1,7 +1,7 @@
-"""What a collection can be expected to give, before anybody is asked: from the schema, the participants and epsilon alone.
+"""Forecast a collection's accuracy from the schema, the participants and epsilon alone.
 
-A method's error is predicted by playing its campaign on a made-up reference population. From the predictions follows a forecast:
-which method, whether pairs can be learnt at all, and what it would take.
+A method's error is predicted by simulating its campaign on a reference population. The
+forecast recommends a method, states whether pairs can be learnt, and what that would need.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
+from markupsafe import Markup
+
+from dither import __version__
 from dither.checks import check_whole
 from dither.datasets import schema_of
-from dither.display import Picture
+from dither.display import WIDTH, Picture, drawing, label, stand_alone
 from dither.errors import ParameterError
 from dither.fit import Model
 from dither.mechanisms import check_epsilon
@@ -23,26 +26,40 @@ from dither.methods import method as find_method
 from dither.methods import methods as all_methods
 from dither.methods.prior import PublicRows
 from dither.notice import certainty, weak_protection
-from dither.planner.population import assumed_dependence, population_of, reference_population
-from dither.planner.predict import MAX_PUBLIC_ROWS, Prediction, predict
+from dither.planner.predict import (
+    MAX_PUBLIC_ROWS,
+    Prediction,
+    assumed_dependence,
+    population_of,
+    predict,
+    reference_population,
+)
+from dither.release.charts import HEIGHT, Line, line_chart, line_plot
+from dither.release.pages import TEMPLATES, render_page
 from dither.release.prior import read_prior
 from dither.schema import Schema
+from dither.schema.files import write_atomically
 from dither.types import JsonObject, NativeTable
 
 BASELINE = "independent"
-ROUGH = 0.1
-LITTLE = 0.95  # of the error without a prior
-HINTS = 0.3  # two-way errors above this are hints and no results
-MAX_PARTICIPANTS = 50_000_000  # simulated; more people only lower the error
+# One-way errors above this get a warning.
+_MAX_ONE_WAY_ERROR = 0.1
+# Two-way errors above this get a warning.
+_MAX_TWO_WAY_ERROR = 0.3
+# A prior is worth having if the error falls below this share of the error without it.
+_PRIOR_GAIN = 0.95
+# More participants are not simulated; they only lower the error.
+_MAX_PARTICIPANTS = 50_000_000
 MAX_EPSILON = 12.0
 
-# alone: one attribute; learnt: some method gains by asking pairs; noise: none does; nothing: none could be played, so nobody
-# knows; independent: there is no dependence by assumption
+# alone: the schema has one attribute. learnt: a method gains by asking pairs. noise: none
+# does. nothing: no method that asks pairs could be simulated. independent: no dependence,
+# by assumption.
 Verdict = Literal["alone", "learnt", "noise", "nothing", "independent"]
 
 
 def advice(best: Prediction, found: Mapping[str, Prediction], verdict: Verdict) -> str:
-    """What to do, in a sentence or two."""
+    """The recommendation in one or two sentences."""
     singles = f"expect them to be off by {best.tvd[1]:.3f} in total variation."
     if verdict == "alone":
         return f"Use {best.name}: there is one attribute, so only its own distribution matters."
@@ -68,11 +85,11 @@ def advice(best: Prediction, found: Mapping[str, Prediction], verdict: Verdict) 
 
 
 def _helped(best: Prediction) -> str:
-    """What a public table brings, if one was given."""
+    """The effect of the public table, if one was given."""
     if best.without_prior is None or 2 not in best.without_prior:
         return ""
     alone = best.without_prior[2]
-    if best.tvd[2] > LITTLE * alone:
+    if best.tvd[2] > _PRIOR_GAIN * alone:
         return f" The prior brings little: the error without it would be {alone:.3f}."
     return (
         f" Without the prior the error would be {alone:.3f}, so the prior is worth having if its people are like the participants; "
@@ -88,11 +105,11 @@ def warnings(
     verdict: Verdict,
     needed: Mapping[str, float | None],
 ) -> tuple[str, ...]:
-    """What a planner has to know before deciding, a sentence each without its full stop."""
+    """The warnings of a forecast, each a sentence without its full stop."""
     out = []
     if verdict == "noise":
         out.append(f"pairs would be pure noise; {_remedy(needed)}")
-    if best.tvd[1] > ROUGH:
+    if best.tvd[1] > _MAX_ONE_WAY_ERROR:
         out.append(
             f"even the distribution of a single attribute would be off by {best.tvd[1]:.2f} in total variation (0 is exact, 1 is "
             f"nothing in common); {_widest(schema)}"
@@ -103,14 +120,14 @@ def warnings(
         for p in found.values()
         if p.prior_used is not None and 0 < p.prior_used < 1
     ]
-    if participants > MAX_PARTICIPANTS:
+    if participants > _MAX_PARTICIPANTS:
         out.append(
-            f"figures are those of {MAX_PARTICIPANTS:,} participants; more people only lower the errors"
+            f"figures are those of {_MAX_PARTICIPANTS:,} participants; more people only lower the errors"
         )
     if verdict != "nothing" and any(not p.tvd for p in found.values()):
         missing = ", ".join(f"{p.name} ({p.reason})" for p in found.values() if not p.tvd)
         out.append(f"no figures for {missing}")
-    if verdict == "learnt" and best.tvd[2] > HINTS:
+    if verdict == "learnt" and best.tvd[2] > _MAX_TWO_WAY_ERROR:
         out.append(
             f"two-way figures would be off by {best.tvd[2]:.2f} in the mean; take them as hints, not as results"
         )
@@ -118,7 +135,7 @@ def warnings(
 
 
 def _remedy(needed: Mapping[str, float | None]) -> str:
-    """What would let pairs be learnt; fewer or coarser attributes always help, the rest only where it was found."""
+    """The changes that would let pairs be learnt; fewer or coarser attributes always help."""
     ways = []
     if needed["participants"] is not None:
         ways.append(f"about {needed['participants']:,.0f} participants at this epsilon")
@@ -127,30 +144,36 @@ def _remedy(needed: Mapping[str, float | None]) -> str:
     if ways:
         return f"{' or '.join(ways)} would change that, and so would fewer or coarser attributes"
     return (
-        f"neither {MAX_PARTICIPANTS:,} participants nor an epsilon of {MAX_EPSILON:g} changes that; only fewer or coarser "
+        f"neither {_MAX_PARTICIPANTS:,} participants nor an epsilon of {MAX_EPSILON:g} changes that; only fewer or coarser "
         "attributes can"
     )
 
 
 def _widest(schema: Schema) -> str:
-    """Where to begin: the attribute with the most values."""
+    """Advice to coarsen the attribute with the most values."""
     widest = max(schema, key=lambda attribute: attribute.cardinality)
     fewer = ", or ask fewer attributes" if len(schema) > 1 else ""
     return f"{widest.name} has {widest.cardinality:,} values; give it fewer or coarser ones{fewer}"
 
 
-PREDICTED = (DEFAULT, BASELINE)  # the others take longer and are played when named
-NOISE = 0.95  # pairs teach nothing if the error stays above this share of what one-way marginals alone give
-LEARNT = 0.9  # and something below this one; the gap keeps the advice from hanging on one draw
-TIE = 1.03
-WIDE = 1000  # values of all attributes together
+# Other methods take longer and are simulated only if named.
+_PREDICTED = (DEFAULT, BASELINE)
+# Pairs are noise if the error stays above this share of the one-way marginals' error.
+_NOISE = 0.95
+# Pairs are learnt below this share. The gap keeps the advice from depending on one draw.
+_LEARNT = 0.9
+# Methods within this factor of the best are equally good.
+_TIE = 1.03
+# The search takes larger steps if all attributes together have more values than this.
+_WIDE = 1000
 NOT_PLAYED = "not predicted, as that takes longer; name it to have it predicted"
-STEPS = (-2, -1, 1, 2)  # powers of four times the participants, at which a curve has points beside
+# The curve's other points, as powers of four times the participants.
+_STEPS = (-2, -1, 1, 2)
 
 
 @dataclass(frozen=True)
 class Point:
-    """The errors of a method with so many participants, all else as in the forecast."""
+    """The errors of a method at another number of participants."""
 
     method: str
     participants: int
@@ -167,12 +190,21 @@ class Point:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a collection of this schema, so many participants and this epsilon can be expected to give.
+    """The expected accuracy of a collection.
 
-    `dependence` is the mean distance of a pair from independence, assumed or as `prior`, the public table, has it: the two-way
-    error of a product of exact one-way marginals. `needed` holds the participants (at this epsilon) and the epsilon (with these
-    participants) from which pairs begin to be learnt, where they are not; None where nothing in reach does. `points` are the
-    errors with fewer and with more participants, where a curve was asked for.
+    Attributes:
+        participants: Number of participants.
+        epsilon: Guarantee of one participant's whole record.
+        dependence: Mean distance of a pair from independence, assumed or of the public table:
+            the two-way error of a product of exact one-way marginals.
+        methods: The prediction of each method.
+        recommendation: Name of the recommended method.
+        advice: The recommendation in one or two sentences.
+        warnings: What to know before deciding.
+        needed: If pairs cannot be learnt, the `participants` (at this epsilon) and the
+            `epsilon` (with these participants) from which they can; None if out of reach.
+        points: The errors with fewer and with more participants, if a curve was requested.
+        prior: Source of the public table; None without one.
 
     >>> import dither
     >>> expected = dither.forecast("adult", 45_000, 1.0, methods=["independent"], repeats=1)
@@ -193,27 +225,29 @@ class Forecast:
 
     def to_json(self) -> JsonObject:
         """Plain values, as `dither plan --json` prints them."""
-        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
         lists = {
             "methods": [m.to_json() for m in self.methods],
             "points": [p.to_json() for p in self.points],
         }
         return {
-            **own,
+            **values,
             **lists,
             "certainty": certainty(self.epsilon),
             "warnings": list(self.warnings),
         }
 
     def plot(self) -> Picture:
-        """The errors against the number of participants; needs a forecast with `curve`."""
-        from dither.planner.chart import curve_picture
+        """Plot the errors against the number of participants.
 
+        Raises:
+            ParameterError: The forecast was made without `curve=True`.
+        """
         if not self.points:
             raise ParameterError(
-                "there is no curve to draw; ask for it with curve=True", where="curve"
+                "the forecast has no curve; request it with curve=True", where="curve"
             )
-        return curve_picture(self)
+        return _curve_picture(self)
 
 
 def forecast(
@@ -228,17 +262,27 @@ def forecast(
     curve: bool = False,
     prior: NativeTable | str | Path | None = None,
 ) -> Forecast:
-    """Predict the mean 1-way and 2-way total variation distance of methods and say what to do.
+    """Predict the mean 1-way and 2-way total variation distance of methods; recommend one.
 
-    `schema` is a schema or its file, or what `publish` takes: a bundled dataset's name, a table or its file, whose own schema is
-    used, or one inferred from its rows, which a warning then says. Of a table nothing else is read. `dependence` is what nobody
-    knows beforehand: weak, typical, strong, or the mean distance of a pair from independence. Without `methods` the default method
-    and the baseline get figures; the others are listed. Each figure is the mean of `repeats` played campaigns, of two to five
-    unless said. With `curve` the same is predicted for fewer and for more participants (`points`, `plot()`).
+    Args:
+        schema: A schema or its file, a bundled dataset's name, or a table or its file. Only
+            the schema of a table is used; if it is inferred from the rows, a warning says so.
+        participants: Number of participants.
+        epsilon: Guarantee of one participant's whole record.
+        dependence: How strongly attributes depend on each other, which is unknown before the
+            collection: `weak`, `typical`, `strong`, or the mean distance of a pair from
+            independence.
+        methods: Methods to predict besides the baseline; by default the default method.
+        repeats: Simulated campaigns for each figure; by default two to five.
+        seed: Seed of the simulation.
+        curve: Predict for fewer and for more participants too (`points`, `plot()`).
+        prior: The public table that the fit will use (`publish(prior=...)`). The campaigns
+            are then simulated on the population that it is a sample of, which replaces
+            `dependence`. A table of a different population helps less than predicted.
 
-    `prior` is the public table that the fit will be given (`publish(prior=...)`). The campaigns are then played on the population
-    that it is a sample of, so it takes the place of `dependence`; a method that has a use for it gets a table of as many rows,
-    drawn anew. A table of other people helps less than predicted.
+    Raises:
+        ParameterError: An argument is out of range, `prior` and `dependence` are both given,
+            or no method can be simulated with so few participants.
 
     >>> import dither
     >>> schema = dither.Schema(tuple(dither.Attribute(name, "boolean", (False, True)) for name in "abcd"))
@@ -249,7 +293,7 @@ def forecast(
     if repeats is not None:
         check_whole("repeats", repeats, 1)
     check_epsilon(epsilon)
-    played = list(dict.fromkeys([*(methods or PREDICTED), BASELINE]))
+    played = list(dict.fromkeys([*(methods or _PREDICTED), BASELINE]))
     for name in played:
         find_method(name)
     domain, notes = schema_of(schema)
@@ -259,7 +303,7 @@ def forecast(
         population = reference_population(domain, amount, seed)
     else:
         population, amount = population_of(domain, rows.codes, seed)
-    people = min(participants, MAX_PARTICIPANTS)
+    people = min(participants, _MAX_PARTICIPANTS)
     play = _Player(population, 0 if rows is None else min(len(rows.codes), MAX_PUBLIC_ROWS), seed)
     found = {name: play(name, people, epsilon, repeats, both=True) for name in played}
     known = all_methods()
@@ -279,7 +323,7 @@ def forecast(
         needed = _needed(play, people, epsilon, played)
     weak = weak_protection(epsilon)
     notes = [*notes, *([] if weak is None else [weak])]
-    told = (
+    messages = (
         *(str(note) for note in notes),
         *warnings(domain, participants, best, found, verdict, needed),
     )
@@ -290,7 +334,7 @@ def forecast(
         tuple(listed),
         best.name,
         advice(best, found, verdict),
-        told,
+        messages,
         needed,
         _curve(play, people, epsilon, found) if curve else (),
         source,
@@ -300,19 +344,19 @@ def forecast(
 def _public(
     prior: NativeTable | str | Path | None, schema: Schema, dependence: str | float
 ) -> tuple[PublicRows | None, str | None]:
-    """The rows of a public table, and where they came from."""
+    """The rows of a public table and their source."""
     if prior is None:
         return None, None
     if dependence != "typical":
         raise ParameterError(
-            "dependence and prior exclude each other: the public table says how strongly attributes depend; leave one out",
+            "dependence and prior exclude each other: the public table determines the dependence; leave one out",
             where="dependence",
             value=str(dependence),
         )
     rows = read_prior(prior, schema)
     if not isinstance(rows, PublicRows):
         raise ParameterError(
-            f"prior {rows.source}: an earlier release cannot be planned with; give a public table",
+            f"prior {rows.source}: a forecast cannot use an earlier release; give a public table",
             where="prior",
             value=rows.source,
         )
@@ -321,7 +365,7 @@ def _public(
 
 @dataclass(frozen=True)
 class _Player:
-    """Campaigns on one population, with a public table of so many rows for the methods that take one."""
+    """Simulated campaigns on one population, with a public table for methods that take one."""
 
     population: Model
     public_rows: int
@@ -330,7 +374,7 @@ class _Player:
     def __call__(
         self, name: str, people: int, epsilon: float, repeats: int | None = 1, *, both: bool = False
     ) -> Prediction:
-        """The prediction; with `both`, the errors without the public table too."""
+        """The prediction; with `both`, also the errors without the public table."""
         if not self.public_rows or not find_method(name).load().takes_prior:
             return predict(name, self.population, people, epsilon, repeats=repeats, seed=self.seed)
         found = predict(
@@ -351,16 +395,17 @@ class _Player:
 def _curve(
     play: _Player, people: int, epsilon: float, found: Mapping[str, Prediction]
 ) -> tuple[Point, ...]:
-    """Every played method with fewer and more participants, one campaign each."""
+    """Every simulated method with fewer and more participants, one campaign each."""
     out = []
-    for name, here in found.items():
+    for name, prediction in found.items():
         sizes = sorted(
-            {min(max(round(people * 4.0**step), 1), MAX_PARTICIPANTS) for step in STEPS} - {people}
+            {min(max(round(people * 4.0**step), 1), _MAX_PARTICIPANTS) for step in _STEPS}
+            - {people}
         )
         points = [(n, play(name, n, epsilon)) for n in sizes]
         out += [
             Point(name, n, p.tvd)
-            for n, p in sorted([*points, (people, here)], key=lambda e: e[0])
+            for n, p in sorted([*points, (people, prediction)], key=lambda e: e[0])
             if p.tvd
         ]
     return tuple(out)
@@ -377,18 +422,22 @@ def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
 
 
 def _recommended(found: Mapping[str, Prediction], verdict: Verdict) -> Prediction:
-    """Of those that gain by asking pairs the least two-way error, the default method where it is as good; else the least one-way
-    error, as that is what is read then, the baseline where it is as good."""
+    """The method with the least error.
+
+    If pairs are learnt, it is the two-way error of the methods that gain by asking pairs, with
+    ties going to the default method. Otherwise it is the one-way error, with ties going to the
+    baseline.
+    """
     learnt = verdict == "learnt"
     able = _gaining(found) if learnt else [p for p in found.values() if p.tvd]
     ways = 2 if learnt else 1
     ranked = sorted(able, key=lambda p: p.tvd[ways])
-    close = [p for p in ranked if p.tvd[ways] <= TIE * ranked[0].tvd[ways]]
+    close = [p for p in ranked if p.tvd[ways] <= _TIE * ranked[0].tvd[ways]]
     return next((p for p in close if p.name == (DEFAULT if learnt else BASELINE)), ranked[0])
 
 
-def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Prediction]:
-    """The methods below `bar` of what their own one-way marginals would give, and not above the baseline."""
+def _gaining(found: Mapping[str, Prediction], bar: float = _NOISE) -> list[Prediction]:
+    """The methods below `bar` times their one-way marginals' error and not above the baseline."""
     baseline = found[BASELINE].tvd.get(2, math.inf)
     rivals = [p for name, p in found.items() if name != BASELINE and p.without_pairs is not None]
     return [
@@ -399,18 +448,17 @@ def _gaining(found: Mapping[str, Prediction], bar: float = NOISE) -> list[Predic
 def _needed(
     play: _Player, participants: int, epsilon: float, methods: Sequence[str]
 ) -> dict[str, float | None]:
-    """From how many participants on, and from which epsilon on, a method gains by asking pairs."""
+    """The participants and the epsilon from which a method gains by asking pairs."""
 
     def learnt(people: int, eps: float) -> bool:
         found = {m: play(m, people, eps) for m in methods}
-        return bool(_gaining(found, LEARNT))
+        return bool(_gaining(found, _LEARNT))
 
-    wide = (
-        sum(play.population.schema.cardinalities) > WIDE
-    )  # each step takes long there: larger ones, and a rougher answer
+    # With many values each step takes long, so steps are larger and the answer rougher.
+    wide = sum(play.population.schema.cardinalities) > _WIDE
     factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
     people = least(
-        lambda n: learnt(round(n), epsilon), participants, MAX_PARTICIPANTS, factors[0], precision
+        lambda n: learnt(round(n), epsilon), participants, _MAX_PARTICIPANTS, factors[0], precision
     )
     eps = least(
         lambda e: learnt(participants, e),
@@ -428,9 +476,13 @@ def _needed(
 def least(
     holds: Callable[[float], bool], start: float, stop: float, factor: float, precision: float = 1.2
 ) -> float | None:
-    """The least value from `start` to `stop`, within a factor `precision`, at which a condition that stays true holds.
+    """The least value from `start` to `stop` at which a monotone condition holds.
 
-    Steps by `factor` until it holds, then bisects on the logarithm; the value given is one at which it held.
+    Steps by `factor` until it holds, then bisects on the logarithm.
+
+    Returns:
+        A value at which the condition held, within a factor `precision` of the least; None if
+        it does not hold at `stop`.
     """
     low, high = start, min(start * factor, stop)
     while not holds(high):
@@ -444,6 +496,91 @@ def least(
 
 
 def _rounded(number: float) -> int:
-    """Two digits, rounded up: more would pretend."""
+    """Two digits, rounded up: the estimate is no more precise."""
     step = 10 ** max(math.floor(math.log10(number)) - 1, 0)
     return int(math.ceil(number / step) * step)
+
+
+_SUFFIXES = (".svg", ".html")
+_WAYS = {1: "error of single attributes", 2: "error of pairs"}
+_TITLE, _LEGEND, _STEP = 24, 20, 18
+
+
+def _lines(given: Forecast, ways: int) -> list[Line]:
+    """A line for each simulated method, with the same colour in all charts."""
+    names = list(dict.fromkeys(p.method for p in given.points))
+    points = {
+        name: [
+            (float(p.participants), v, v, v)
+            for p in given.points
+            if p.method == name and (v := p.tvd.get(ways))
+        ]
+        for name in names
+    }
+    return [Line(hue, points[name]) for hue, name in enumerate(names) if points[name]]
+
+
+def _curve_picture(given: Forecast) -> Picture:
+    """Both charts above each other in one self-contained picture."""
+    inside, y = "", 0
+    drawn = [(title, lines) for ways, title in _WAYS.items() if (lines := _lines(given, ways))]
+    for title, lines in drawn:
+        plot = line_plot(lines, ("participants", title), log_x=True, log_y=True)
+        inside += f'<g transform="translate(0 {y})">{plot}</g>'
+        y += HEIGHT + _TITLE
+    names = list(dict.fromkeys(p.method for p in given.points))
+    for hue, name in enumerate(names):
+        inside += f'<path class="course hue{hue}" d="M8 {y + _LEGEND / 2}h18"/>{label(32, y + _LEGEND / 2 + 4, name)}'
+        y += _STEP
+    words = (
+        f"Predicted errors of {', '.join(names)} against participants at epsilon {given.epsilon:g}"
+    )
+    hues = (TEMPLATES / "hues.css").read_text(encoding="utf-8").partition(".figures")[0]
+    picture = stand_alone(drawing(WIDTH, y + 6, words, inside))
+    return Picture(picture.svg.replace("</style>", f"{hues}</style>", 1), picture.words)
+
+
+def check_picture(path: Path) -> None:
+    """Raise `ParameterError` unless the file name ends in .svg or .html."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise ParameterError(
+            f"{path}: a plot's name ends in {' or '.join(_SUFFIXES)}", where="plot", value=str(path)
+        )
+
+
+def write_picture(given: Forecast, path: Path) -> None:
+    """Write the picture (.svg), or a page with it and all figures (.html), atomically."""
+    check_picture(path)
+    text = given.plot().svg if path.suffix.lower() == ".svg" else _page(given)
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _page(given: Forecast) -> str:
+    """One file with the advice, the charts and their figures."""
+    charts: list[tuple[str, Markup]] = []
+    for ways, title in _WAYS.items():
+        if lines := _lines(given, ways):
+            words = f"Predicted {title} against participants; the table has the figures"
+            charts.append(
+                (title, line_chart(lines, ("participants", title), words, log_x=True, log_y=True))
+            )
+    names = list(dict.fromkeys(p.method for p in given.points))
+    rows = [
+        (p.method, f"{p.participants:,}", *(f"{p.tvd[w]:.4f}" if w in p.tvd else "" for w in _WAYS))
+        for p in given.points
+    ]
+    return render_page(
+        "forecast.html",
+        title="What to expect of a collection",
+        version=__version__,
+        facts=(
+            ("Participants", f"{given.participants:,}"),
+            ("Epsilon", f"{given.epsilon:g}"),
+            ("Use", given.recommendation),
+        ),
+        given=given,
+        charts=charts,
+        legend=list(enumerate(names)),
+        head=("method", "participants", *_WAYS.values()),
+        rows=rows,
+    )

@@ -1,42 +1,174 @@
-"""A method's error on a known population, by playing its campaign: tallies only, seconds, and no data."""
+"""Predict a method's error by simulating its campaign on a reference population, without data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import NormalDist
 
 import numpy as np
 
+from dither.checks import check_between
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.evaluation.metrics import tvd
 from dither.fit import Model
+from dither.fit.mixture.model import Mixture
+from dither.fit.mixture.public_prior import latent_classes
+from dither.fit.mixture.targets import Columns
 from dither.methods import method as find_method
 from dither.methods import start
 from dither.methods.prior import PublicRows
-from dither.planner.population import some_pairs
 from dither.release.replicates import redraw
 from dither.schema import Schema
-from dither.types import JsonMapping, JsonObject
+from dither.types import Codes, Floats, JsonMapping, JsonObject
 
-# A forecast needs no more than a rough fit: fewer components, and larger sets through their pairs only, change the error by a few
-# per cent and take a tenth of the time (tests/planner).
+# In units of `typical_dependence`.
+_DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}
+_CLASSES = 12
+# Standard deviation of a class's preferences around the common factor.
+_CLASS_SPREAD = 0.5
+_SKEWS = (1.0, 2.5, 0.5, 2.0, 4.0)
+_MAX_PAIRS = 200
+# Pairs with more cells are left out where others exist.
+_MAX_CELLS = 1 << 20
+
+
+def typical_dependence(cardinalities: Sequence[int]) -> float:
+    """The assumed mean distance of a pair from independence: 0.16 sqrt(2/k).
+
+    k is the geometric mean of the cardinalities. The rule interpolates two public tables
+    (NLTCS, all binary: 0.161; Adult, geometric mean 10: 0.074). Market baskets have far less
+    (the sixteen most frequent items of the Retail data: 0.006).
+    """
+    mean = math.exp(sum(math.log(k) for k in cardinalities) / len(cardinalities))
+    return 0.16 * math.sqrt(2.0 / mean)
+
+
+def assumed_dependence(schema: Schema, dependence: str | float = "typical") -> float:
+    """A word or number as the mean total variation distance of a pair from independence."""
+    if isinstance(dependence, str):
+        if dependence in _DEPENDENCE:
+            return _DEPENDENCE[dependence] * typical_dependence(schema.cardinalities)
+        try:
+            dependence = float(dependence)
+        except ValueError:
+            raise ParameterError(
+                f"dependence {dependence!r}: give {', '.join(_DEPENDENCE)}, or a number from 0 to 0.5",
+                where="dependence",
+                value=dependence,
+            ) from None
+    return float(check_between("dependence", dependence, 0, 0.5))
+
+
+def reference_population(schema: Schema, dependence: float, seed: int = 0) -> Mixture:
+    """A population over the schema with a given mean distance of a pair from independence.
+
+    It is deterministic. If the distance cannot be reached, the population has the largest
+    distance possible.
+    """
+    rng = np.random.default_rng([seed, 0x706C616E])
+    factor = np.array([NormalDist().inv_cdf((c + 0.5) / _CLASSES) for c in range(_CLASSES)])
+    scores = [_scores(factor, k, rng) for k in schema.cardinalities]
+    order = rng.permutation(len(schema))
+    shares = np.sqrt(-np.log1p(-(order + 0.5) / len(schema)))
+    low, high = 0.0, 16.0
+    for _ in range(30 if dependence > 0 else 0):
+        middle = (low + high) / 2
+        if _distance(_mixture(schema, scores, shares, middle)) < dependence:
+            low = middle
+        else:
+            high = middle
+    return _mixture(schema, scores, shares, low)
+
+
+def population_of(schema: Schema, codes: Codes, seed: int = 0) -> tuple[Mixture, float]:
+    """The latent classes of a public table, and their mean distance from independence."""
+    columns = Columns(schema.cardinalities)
+    found = latent_classes(columns, codes, np.random.default_rng([seed, 0x706F70]))
+    tables = np.split(found.components, np.cumsum(schema.cardinalities)[:-1], axis=1)
+    model = Mixture(schema, found.weights, tuple(np.ascontiguousarray(table) for table in tables))
+    return model, _distance(model)
+
+
+def _scores(factor: Floats, values: int, rng: np.random.Generator) -> Floats:
+    """Scores of each class and value: common factor times a profile, plus a part per class."""
+    profile = rng.standard_normal(values)
+    profile = (profile - profile.mean()) / profile.std()
+    return np.asarray(
+        np.outer(factor, profile) + _CLASS_SPREAD * rng.standard_normal((len(factor), values))
+    )
+
+
+def _mixture(schema: Schema, scores: Sequence[Floats], shares: Floats, scale: float) -> Mixture:
+    tables = []
+    for i, score in enumerate(scores):
+        base = -_SKEWS[i % len(_SKEWS)] * np.log(np.arange(1, score.shape[1] + 1))
+        exponents = base + scale * shares[i] * score
+        raised = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+        tables.append(raised / raised.sum(axis=1, keepdims=True))
+    return Mixture(schema, np.full(_CLASSES, 1.0 / _CLASSES), tuple(tables))
+
+
+def _some_pairs(cardinalities: Sequence[int], most: int = _MAX_PAIRS) -> list[tuple[int, int]]:
+    """At most `most` pairs of attributes, evenly spread; very wide pairs only if all are wide."""
+    pairs = list(combinations(range(len(cardinalities)), 2))
+    cells = {(i, j): cardinalities[i] * cardinalities[j] for i, j in pairs}
+    narrow = [pair for pair in pairs if cells[pair] <= _MAX_CELLS]
+    if pairs and not narrow:
+        least = min(cells.values())
+        if least > 16 * _MAX_CELLS:
+            raise ParameterError(
+                f"every pair of these attributes has {least:,} cells or more, "
+                "too many to simulate; give them fewer or coarser values",
+                where="schema",
+            )
+        narrow = [min(pairs, key=lambda pair: cells[pair])]
+    pairs = narrow
+    return (
+        pairs
+        if len(pairs) <= most
+        else [pairs[i] for i in np.linspace(0, len(pairs) - 1, most).astype(int)]
+    )
+
+
+def _distance(model: Mixture) -> float:
+    """The mean distance of a pair from independence."""
+    means = [model.weights @ table for table in model.components]
+    found = []
+    for i, j in _some_pairs([len(mean) for mean in means]):
+        joint = (model.components[i].T * model.weights) @ model.components[j]
+        found.append(0.5 * np.abs(joint - np.outer(means[i], means[j])).sum())
+    return float(np.mean(found)) if found else 0.0
+
+
+# A rough fit is enough for a forecast: fewer components, and larger sets through their pairs
+# only, change the error by a few per cent and take a tenth of the time (tests/planner).
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
-MIN_REPEATS, MAX_REPEATS = 2, 5
-SETTLED = 0.03  # a mean whose standard error is below this share of it needs no further campaign
-
-MAX_PUBLIC_ROWS = 20_000  # of a public table that a played campaign learns from: more take longer and tell little more
-
-_PRODUCT = 0  # where `_errors` keeps the error of the product of the model's own one-way marginals
+_MIN_REPEATS, _MAX_REPEATS = 2, 5
+# Campaigns are repeated until the standard error of the mean is below this share of it.
+_TARGET_PRECISION = 0.03
+# More rows of a public table take longer and hardly change the error.
+MAX_PUBLIC_ROWS = 20_000
+# Key of `_errors` for the product of the model's one-way marginals.
+_PRODUCT = 0
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The mean total variation distance to expect of one method, by number of attributes; why there is none otherwise.
+    """The expected error of one method.
 
-    `without_pairs` is the two-way error of the product of the model's own one-way marginals: what it has learnt of the
-    dependence shows in the difference, whatever the noise of the one-way marginals. `without_prior` are the errors without the
-    public table that was given, where the method has a use for one, and `prior_used` is the share of the played campaigns in which
-    that table had a part in the result.
+    Attributes:
+        name: The method.
+        tvd: Mean total variation distance by number of attributes; empty if the method could
+            not be simulated.
+        without_pairs: Two-way error of the product of the model's one-way marginals. The
+            difference from `tvd[2]` is the gain from learning dependence.
+        asks: What the method asks of a participant.
+        reason: Why there are no figures.
+        without_prior: The errors without the public table, if the method uses one.
+        prior_used: Share of the simulated campaigns whose result the public table changed.
     """
 
     name: str
@@ -76,12 +208,24 @@ def predict(
     seed: int = 0,
     public_rows: int = 0,
 ) -> Prediction:
-    """The error of a method on a known population, the mean of a few simulated campaigns (None: as many as it takes, two to five).
+    """Predict the error of a method on a known population by simulating campaigns.
 
-    With `public_rows` each campaign knows a public table of so many rows of the same population, drawn anew for each.
+    The result depends on the arguments only.
 
-    Guarantee: reads nothing but its arguments; the same arguments give the same figures. A method that cannot be played on
-    a model's marginals, or not with so few people, comes back without figures and with the reason.
+    Args:
+        name: A method.
+        population: The model that the participants are drawn from.
+        participants: Number of participants.
+        epsilon: Guarantee of one participant's whole record.
+        parameters: The method's parameters; by default those of a quick fit.
+        repeats: Simulated campaigns; None for two to five, until the mean is precise enough.
+        seed: Seed of the simulation.
+        public_rows: Rows of the public table that each campaign draws from the population
+            and uses as prior; 0 for none.
+
+    Returns:
+        The mean errors. If the method cannot be simulated on marginals, or not with so few
+        participants, the prediction has a reason instead.
     """
     schema, known = population.schema, find_method(name)
     if parameters is None:
@@ -89,8 +233,8 @@ def predict(
     found: list[dict[int, float]] = []
     used: list[bool] = []
     try:
-        for repeat in range(repeats or MAX_REPEATS):
-            if repeats is None and _settled(found):
+        for repeat in range(repeats or _MAX_REPEATS):
+            if repeats is None and _precise(found):
                 break
             run = start(name, schema, epsilon, participants, parameters, seed + repeat)
             redraw(run, population, np.random.default_rng([seed, repeat, 0x70726564]))
@@ -109,27 +253,32 @@ def predict(
     return Prediction(name, means, means.pop(_PRODUCT, None), known.asks, prior_used=share)
 
 
-def _settled(found: list[dict[int, float]]) -> bool:
-    """Whether more campaigns would hardly move the mean."""
-    if len(found) < MIN_REPEATS:
+def _precise(found: list[dict[int, float]]) -> bool:
+    """Whether the mean is precise enough."""
+    if len(found) < _MIN_REPEATS:
         return False
     last = [f[max(f)] for f in found]
-    return bool(float(np.std(last, ddof=1)) / len(last) ** 0.5 <= SETTLED * float(np.mean(last)))
+    return bool(
+        float(np.std(last, ddof=1)) / len(last) ** 0.5 <= _TARGET_PRECISION * float(np.mean(last))
+    )
 
 
 def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
     singles = [tvd(truth.marginal([n]), model.marginal([n])) for n in schema.names]
-    pairs = [[schema.names[i], schema.names[j]] for i, j in some_pairs(schema.cardinalities)]
+    pairs = [[schema.names[i], schema.names[j]] for i, j in _some_pairs(schema.cardinalities)]
     out = {1: float(np.mean(singles))}
     if pairs:
-        own = {n: model.marginal([n]) for n in schema.names}
+        single = {n: model.marginal([n]) for n in schema.names}
         exact = [truth.marginal(p) for p in pairs]
         out[2] = float(
             np.mean([tvd(t, model.marginal(p)) for t, p in zip(exact, pairs, strict=True)])
         )
         out[_PRODUCT] = float(
             np.mean(
-                [tvd(t, np.outer(own[a], own[b])) for t, (a, b) in zip(exact, pairs, strict=True)]
+                [
+                    tvd(t, np.outer(single[a], single[b]))
+                    for t, (a, b) in zip(exact, pairs, strict=True)
+                ]
             )
         )
     return out

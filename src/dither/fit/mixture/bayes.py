@@ -163,10 +163,8 @@ class Chain:
 
 SHARED_SCALE = 2.0  # tau_b
 SHAPE, SCALE = 1.0, 0.05  # of the inverse gamma law of tau_i^2
-OWN, REACH = (
-    0.2,
-    4.0,
-)  # the part of an ordered value's variance that is its own, and how many values apart neighbours are alike
+# Independent part of an ordered value's variance, and the correlation length in values.
+OWN, REACH = 0.2, 4.0
 
 
 class Likeness:

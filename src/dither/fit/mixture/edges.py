@@ -98,12 +98,12 @@ def own_warm(raw: Floats, rows: Floats, columns: Floats, sharpness: float) -> Fl
     """
     product = rows[..., :, None] * columns[..., None, :]
     own = _projected_rows(raw.reshape(-1, raw.shape[-2] * raw.shape[-1])).reshape(raw.shape)
-    return sharpened(
+    return _sharpened(
         raked(OWN * own + (1.0 - OWN) * product, rows, columns), rows, columns, sharpness
     )
 
 
-def sharpened(table: Floats, rows: Floats, columns: Floats, sharpness: float) -> Floats:
+def _sharpened(table: Floats, rows: Floats, columns: Floats, sharpness: float) -> Floats:
     """A table with these marginals, its ratio to the product raised to a power, raked to them again."""
     if sharpness == 1.0:
         return table
@@ -119,11 +119,12 @@ def _raised(part: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Matched:
-    """Two attributes that are names of the same thing, taken at their word as far as the reports bear it out: every value of one
-    belongs to one value of the other, with the chances of all matchings given the reports and the one-way marginals.
+    """Two attributes treated as aliases if the reports support it.
 
-    Chances come from belief propagation (Huang and Jebara, arXiv 0908.1769). A matched pair of values has one frequency, estimated
-    by both one-way marginals, so the table has better one-way marginals than those it is given.
+    Every value of one matches one value of the other, with the probabilities of all matchings
+    given the reports and the one-way marginals, by belief propagation (Huang and Jebara, arXiv
+    0908.1769). A matched pair of values has one frequency, estimated by both one-way marginals,
+    which improves both.
     """
 
     noise: PairNoise
@@ -277,7 +278,7 @@ def _warm_risks(targets: PairTargets, i: int, j: int) -> list[_WarmRisk]:
         return _WarmRisk(warming, tables[0] / own_deviation, chi2 + 2.0 * sum(df), df[0])
 
     found = [
-        risk(partial(own_warm, sharpness=s), sharpened(own, rows, columns, s)) for s in SHARPNESSES
+        risk(partial(own_warm, sharpness=s), _sharpened(own, rows, columns, s)) for s in SHARPNESSES
     ]
     matched = _matched_of(targets, i, j)
     return found if matched is None else [*found, risk(matched, matched(moved[0], rows, columns))]
@@ -405,12 +406,13 @@ def strong_pairs(
     *,
     grow: bool = False,
 ) -> Edges:
-    """The pairs that know better than a fit, from the largest gain on, as far as none shares an attribute with another.
+    """The pairs to tie by an edge, by gain over the fit; no two share an attribute.
 
-    A pair's own table must have the lower estimated risk, and be closer to its reports than noise would make it at LEVEL for all
-    pairs together (weighted Bonferroni; Genovese, Roeder, Wasserman, Biometrika 2006); or else its matched table. With `grow` pairs
-    may form rows that have not too many cells. Behind those come the pairs of which the fit itself says that one end all but
-    determines the other, by their mutual information: a fit may have learnt them at a price that an edge would save.
+    A pair's table (or its matched table) must have the lower estimated risk, and be closer to
+    its reports than noise explains at LEVEL for all pairs together (weighted Bonferroni;
+    Genovese, Roeder, Wasserman, Biometrika 2006). With `grow` pairs may form rows with a limited
+    number of cells. Pairs follow in which the fit has one attribute nearly determine the other,
+    by mutual information, because an edge models them at less cost.
     """
     asked = [(int(i), int(j)) for i, j in np.argwhere(np.triu(targets.pair_noise[1] > 0, 1))]
     k = targets.columns.cardinalities

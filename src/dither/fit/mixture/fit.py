@@ -27,9 +27,18 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.fit.mixture.descent import Descent, State, StepSize, Tied, halves, joined
+from dither.fit.mixture.descent import (
+    Descent,
+    PairLockstep,
+    Probe,
+    State,
+    StepSize,
+    Tied,
+    drawn_probe,
+    halves,
+    joined,
+)
 from dither.fit.mixture.edges import Marginals, marginals_of, strong_pairs, warm_potentials
-from dither.fit.mixture.pair_fit import PairLockstep, Probe, drawn_probe
 from dither.fit.mixture.set_fit import SetLockstep, SetTargets, untied
 from dither.fit.mixture.targets import (
     Edges,
@@ -70,7 +79,8 @@ class FitOptions:
         True  # keep only the share of the fitted dependence that pays by the same estimate
     )
     edges: Edges | None = None  # None: chosen from the data, see `edges`
-    whole_tables: bool = False  # of sets come what may; otherwise where the estimated risk is lower
+    # Always fit whole tables of sets; by default only if their estimated risk is lower.
+    whole_tables: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,14 +260,15 @@ def fit_mixture(
 ) -> MixtureFit:
     """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals.
 
-    `sets` gives the whole tables for a choice of edges. Fits to pairs choose the edges; whole tables may refuse them.
+    `sets` returns the whole tables for a choice of edges. Fits to pairs choose the edges; whole
+    tables may reject them.
     """
     # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
     few = 1 if targets.columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
     options = options or FitOptions()
     if not targets.has_pairs:
         return product_fit(targets)
-    if options.edges is not None:  # a pair that nobody was asked has nothing to say of its own
+    if options.edges is not None:  # pairs that were not asked cannot be edges
         asked = targets.pair_noise[1] > 0
         edges = tuple(edge for edge in options.edges if asked[edge])
         options = replace(options, edges=edges if sets is None else disjoint(edges))
@@ -425,14 +436,13 @@ def descend(
             *group.dependence(kept, product),
             options.penalty * _spent_on_dependence(targets, edges, best[2]),
         )
-        # With hardly anybody in a cell a fit locks on to single people, which twins do not see: its estimated risk is below zero.
-        # No such fit is believed where its product, which has learnt nothing, is not contradicted.
+        # With very few answers per cell a fit follows single reports, which twins do not detect,
+        # and its estimated risk is negative. It is rejected unless the product fits badly.
         chance = CHANCE * math.sqrt(2.0 * group.cells)
         if best[0] < -chance and group.chi2_alone(product) < group.cells + chance:
             keep = 0.0
-    if (
-        keep < 1.0
-    ):  # the rest of the mixture is the product of its own marginals, of one attribute or of one edge
+    # The rest of the mixture is the product of its marginals.
+    if keep < 1.0:
         stacked = np.vstack([stacked, product.factors])
         weights = np.append(keep * weights, 1.0 - keep)
         groups = np.append(groups, count)
@@ -543,7 +553,7 @@ def best_shares(products: Floats, df: Floats) -> Floats:
             found = _level_point(products, df, inside)
             if (found >= -1e-12).all():
                 break
-            # Go towards it as far as all stay positive, and leave out what has become zero.
+            # Step towards it while all stay positive, and drop those that become zero.
             here = shares[inside]
             falling = found < here
             reach = float(

@@ -16,15 +16,15 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numba import njit
 
+from dither.compiled import compiled
 from dither.fit.model import check_marginal, sample_rows
 from dither.schema import Schema, schema_from_json
 from dither.tally.archive import pack, unpack
 from dither.types import Codes, Floats, Indices, JsonObject
 
 
-@njit(cache=True)
+@compiled
 def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any, out: Any) -> None:
     """For each row the first code whose cumulative probability in the row's component exceeds its draw."""
     for i in range(len(draws)):
@@ -39,7 +39,7 @@ def invert(cumulative: Any, start: int, width: int, components: Any, draws: Any,
         out[i] = low - start
 
 
-@njit(cache=True)
+@compiled
 def _invert_given(
     psi: Any, groups: Any, second: Any, components: Any, given: Any, draws: Any, out: Any
 ) -> None:
@@ -159,7 +159,7 @@ class Mixture:
 
     @cached_property
     def _members(self) -> tuple[slice | Indices, ...]:
-        """The components of every group; where they stand in one run, as a slice, which copies nothing."""
+        """The components of every group, as a slice if they are consecutive."""
         found = [
             np.flatnonzero(self._groups == group) for group in range(int(self._groups.max()) + 1)
         ]
@@ -231,7 +231,7 @@ class Mixture:
         return next(n for n, edge in enumerate(self.edges) if attribute in edge.attributes)
 
     def _blocks(self, cells: int) -> Iterator[slice]:
-        """The components in parts, so that tables of so many cells each stay within bounds."""
+        """The components in parts, so that their tables fit in memory."""
         step = max(1, _BLOCK_CELLS // max(cells, 1))
         return (slice(begin, begin + step) for begin in range(0, len(self.weights), step))
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.fit.mixture.descent import Descent, State
+from dither.compiled import compiled
+from dither.fit.mixture.descent import Descent, PairLockstep, State, drawn_probe
 from dither.fit.mixture.fit import (
     MAX_COLUMNS_FOR_ONE_THREAD,
     MIN_SHARE,
@@ -26,11 +28,166 @@ from dither.fit.mixture.fit import (
     descend,
     gram,
 )
-from dither.fit.mixture.latent_class import LatentClasses, raked_classes
-from dither.fit.mixture.pair_fit import PairLockstep, drawn_probe
 from dither.fit.mixture.set_fit import SetTargets, tables_of, untied
 from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
-from dither.types import Flags, Floats, JsonObject
+from dither.types import Codes, Flags, Floats, Indices, JsonObject
+
+MAX_CLASSES, ROWS_PER_CLASS = 100, 60
+# More rows do not improve the classes.
+MAX_ROWS = 60_000
+# Rows that decide whether classes help, and one in how many of them is held out.
+ROWS_TO_JUDGE, HELD_OUT = 20_000, 5
+TO_ONE_WAYS, TO_EVEN = 0.03, 0.001
+ITERATIONS, TOLERANCE = 60, 1e-4  # of the mean log likelihood
+# Standard deviation of the logits that the classes start from.
+_START_SPREAD = 0.5
+_MIN_PROBABILITY = 1e-12
+
+
+@dataclass(frozen=True)
+class LatentClasses:
+    """Weights (C,) and class distributions (C, D), the domains of all attributes side by side."""
+
+    weights: Floats
+    components: Floats
+
+
+@compiled
+def counted_in(logs: Any, log_weights: Any, places: Any, sums: Any, totals: Any) -> float:
+    """One expectation step: adds every row's share of every class to `sums` (column, class) and `totals`; the log likelihood."""
+    classes = len(log_weights)
+    chances = np.empty(classes, dtype=logs.dtype)
+    likelihood = 0.0
+    for row in range(places.shape[0]):
+        chances[:] = log_weights
+        for i in range(places.shape[1]):
+            chances += logs[places[row, i]]
+        top = chances.max()
+        total = 0.0
+        for c in range(classes):
+            chances[c] = np.exp(chances[c] - top)
+            total += chances[c]
+        likelihood += top + np.log(total)
+        for c in range(classes):
+            chances[c] /= total
+        totals += chances
+        for i in range(places.shape[1]):
+            sums[places[row, i]] += chances
+    return likelihood
+
+
+def class_count(rows: int) -> int:
+    """One class for every 60 rows, at most 100."""
+    return max(1, min(MAX_CLASSES, rows // ROWS_PER_CLASS))
+
+
+def one_ways(columns: Columns, codes: Codes) -> Floats:
+    """The share of each value among rows."""
+    shares = [
+        np.bincount(codes[:, i], minlength=k) / len(codes)
+        for i, k in enumerate(columns.cardinalities)
+    ]
+    return np.concatenate(shares)
+
+
+def latent_classes(
+    columns: Columns,
+    codes: Codes,
+    rng: np.random.Generator,
+    classes: int | None = None,
+    iterations: int = ITERATIONS,
+) -> LatentClasses:
+    """Classes of rows of codes, as learnt, without smoothing; the likelihood never falls on the way."""
+    if len(codes) > MAX_ROWS:
+        codes = codes[rng.choice(len(codes), MAX_ROWS, replace=False)]
+    count = class_count(len(codes)) if classes is None else classes
+    places = _places(columns, codes)
+    start = np.log(np.maximum(one_ways(columns, codes), 1.0 / len(codes)))
+    components = columns.softmax(
+        start + _START_SPREAD * rng.standard_normal((count, columns.width))
+    )
+    weights, last = np.full(count, 1.0 / count), -np.inf
+    for _ in range(iterations):
+        logs = np.ascontiguousarray(np.log(np.maximum(components, _MIN_PROBABILITY)).T)
+        sums, totals = np.zeros((columns.width, count)), np.zeros(count)
+        likelihood = counted_in(
+            logs, np.log(np.maximum(weights, _MIN_PROBABILITY)), places, sums, totals
+        ) / len(codes)
+        held = np.maximum(sums.T, 0.0)
+        lines = columns.spread(columns.sums(held))
+        components = np.where(lines > 0, held / np.where(lines > 0, lines, 1.0), components)
+        weights = totals / totals.sum()
+        if likelihood - last < TOLERANCE:
+            break
+        last = likelihood
+    return LatentClasses(weights, components)
+
+
+def classes_help(columns: Columns, codes: Codes, rng: np.random.Generator) -> bool:
+    """Whether classes of four fifths of the rows make the other rows likelier than those rows' one-way marginals do.
+
+    Where they do not, as in rows whose columns were shuffled, the dependence in the classes is that of chance. Pairs of reports
+    could tell that only of pairs, not of three attributes together.
+    """
+    order = rng.permutation(len(codes))[:ROWS_TO_JUDGE]
+    held, learnt = codes[order[: len(order) // HELD_OUT]], codes[order[len(order) // HELD_OUT :]]
+    if not len(held):
+        return False
+    one = one_ways(columns, learnt)
+    alike = LatentClasses(np.ones(1), one[None])
+    apart = latent_classes(columns, learnt, rng)
+    likelihoods = [
+        mean_log_likelihood(columns, smoothed(columns, found, one), held)
+        for found in (alike, apart)
+    ]
+    return likelihoods[0] < likelihoods[1]
+
+
+def mean_log_likelihood(columns: Columns, classes: LatentClasses, codes: Codes) -> float:
+    """Of rows of codes, each."""
+    logs = np.ascontiguousarray(np.log(np.maximum(classes.components, _MIN_PROBABILITY)).T)
+    sums, totals = np.zeros((columns.width, len(classes.weights))), np.zeros(len(classes.weights))
+    log_weights = np.log(np.maximum(classes.weights, _MIN_PROBABILITY))
+    return float(counted_in(logs, log_weights, _places(columns, codes), sums, totals)) / len(codes)
+
+
+def _places(columns: Columns, codes: Codes) -> Indices:
+    """The column of every row's every value."""
+    return np.ascontiguousarray(codes + columns.starts.astype(codes.dtype)).astype(np.intp)
+
+
+def smoothed(columns: Columns, classes: LatentClasses, one: Floats) -> LatentClasses:
+    """With 3 % of the one-way marginals and 0.1 % of evenness in every class."""
+    even = columns.spread(1.0 / columns.cardinalities)
+    mixed = (1.0 - TO_ONE_WAYS) * classes.components + TO_ONE_WAYS * one
+    return LatentClasses(classes.weights, (1.0 - TO_EVEN) * mixed + TO_EVEN * even)
+
+
+def raked_classes(
+    columns: Columns, classes: LatentClasses, one: Floats, steps: int = 200
+) -> LatentClasses:
+    """The nearest distribution with other one-way marginals: P(x) times a factor for every attribute's value, still a mixture.
+
+    Every class's distributions take the factors and are normalised, and its weight takes what that took away (iterative
+    proportional fitting; Deming and Stephan, 1940).
+    """
+    weights, components = classes.weights, classes.components
+    for _ in range(steps):
+        worst = 0.0
+        for i in range(len(columns.cardinalities)):
+            at = columns.of(i)
+            now = weights @ components[:, at]
+            worst = max(worst, float(np.abs(now - one[at]).max()))
+            part = components[:, at] * (one[at] / np.maximum(now, _MIN_PROBABILITY))
+            lines = np.maximum(part.sum(axis=1), _MIN_PROBABILITY)
+            components = components.copy()
+            components[:, at] = part / lines[:, None]
+            weights = weights * lines
+            weights = weights / weights.sum()
+        if worst < 1e-6:
+            break
+    return LatentClasses(weights, components)
+
 
 OWN, PUBLIC, DESCENT, RAKED = (
     "reports alone",
@@ -38,17 +195,17 @@ OWN, PUBLIC, DESCENT, RAKED = (
     "descent from it",
     "descent from it, raked",
 )
-STARTS, TWINS, APART = 4, 3, 0.1
+STARTS, TWINS, _TWIN_DISTANCE = 4, 3, 0.1
 OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
 DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
 CAUTION = 1.5  # standard errors that the estimated gain has to exceed
 FAR, FAR_START = 4.0, 10.0  # times the estimated risk of the fit
-LEAST, MIN_SHARE_OF_VALUE = 1e-9, 1e-6
+_MIN_START, MIN_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
 class _Blend:
-    """The average, the candidates' shares by name, and its estimated risk beside that of the fit alone."""
+    """The average, the candidates' shares, and the estimated risks of it and of the fit alone."""
 
     fit: MixtureFit
     shares: dict[str, float]
@@ -74,7 +231,8 @@ def with_public(
 ) -> _Blend:
     """The blend of a fit with df degrees of freedom and a public table's classes.
 
-    Where whole tables of sets were fitted, they judge too, and there are no descents: pairs of one set share its people.
+    If whole tables of sets were fitted, they are used too, without descents, because pairs of
+    one set have the same participants.
     """
     weights = inverse_variances(targets, own.pairs, own.one)
     few = 1 if targets.columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
@@ -125,7 +283,7 @@ def cautious_shares(
         [DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates]
     )
     risks = np.diag(products) + 2.0 * degrees - cells
-    # A little of a candidate that is far off can lower chi^2 by chance; what is plainly worse than the fit has no say.
+    # A small share of a bad candidate can lower chi^2 by chance, so bad ones are left out.
     heard = np.union1d(
         [0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
     )
@@ -154,7 +312,7 @@ def gain_error(step: Floats, products: Floats, df: Floats) -> float:
 
 
 def paired(targets: PairTargets) -> Flags:
-    """The attributes that somebody was asked about together with another one."""
+    """The attributes that were asked in a pair."""
     return np.asarray((targets.pair_noise[1] > 0).any(axis=0))
 
 
@@ -207,11 +365,11 @@ def _descended(
     def begun(offset: Floats, one: Floats) -> Descent:
         start = judged(targets, classes, one)
         start = raked_classes(columns, start, one) if raked else start
-        descent = Descent(columns, np.log(np.maximum(start.components, LEAST)) + offset)
-        descent.weight_logits = np.log(np.maximum(start.weights, LEAST))
+        descent = Descent(columns, np.log(np.maximum(start.components, _MIN_START)) + offset)
+        descent.weight_logits = np.log(np.maximum(start.weights, _MIN_START))
         return descent
 
-    reach = APART * columns.spread(paired(targets).astype(np.float64))
+    reach = _TWIN_DISTANCE * columns.spread(paired(targets).astype(np.float64))
     offsets = [reach * rng.standard_normal(classes.components.shape) for _ in range(STARTS)]
     probes = [drawn_probe(targets, *weights, OPTIONS.probe, rng) for _ in range(TWINS)]
     starts = [begun(offset, own.one) for offset in offsets]

@@ -17,9 +17,16 @@ from itertools import combinations
 
 import numpy as np
 
-from dither.fit.mixture.descent import Descent, Gradient, State, StepSize, TableGradient, Tied
+from dither.fit.mixture.descent import (
+    Descent,
+    Gradient,
+    Probe,
+    State,
+    StepSize,
+    TableGradient,
+    Tied,
+)
 from dither.fit.mixture.edges import Marginals, projected, warm_potentials
-from dither.fit.mixture.pair_fit import Probe
 from dither.fit.mixture.targets import Columns, Edges, NoiseBook, PairTargets
 from dither.fit.pool import AnswerCounts
 from dither.mechanisms import kernels
@@ -213,7 +220,7 @@ def set_targets(
 
 
 def _first_columns(columns: Columns, edges: Edges) -> dict[tuple[int, ...], int]:
-    """The first column of every attribute and edge; edges stand behind all attributes."""
+    """The first column of every attribute and edge; edges follow all attributes."""
     out: dict[tuple[int, ...], int] = {(i,): int(start) for i, start in enumerate(columns.starts)}
     behind = columns.width
     for i, j in edges:
@@ -388,9 +395,8 @@ class SetLockstep:
         moved, alone = np.zeros_like(targets.pairs), np.zeros(columns.width)
         one = targets.one.copy()
         for block, direction in zip(self.sets.blocks, directions, strict=True):
-            if (
-                len(block.shape) == 1
-            ):  # a single question has its own participants, and stands apart from pairs
+            # Single questions have other participants than pairs.
+            if len(block.shape) == 1:
                 for (attribute,), values in zip(block.members.tolist(), direction, strict=True):
                     alone[columns.of(attribute)] = values.ravel()
             for attributes, values in block.pooled(direction):
@@ -406,7 +412,7 @@ class SetLockstep:
         )
 
     def followed(self, twins: Sequence[tuple[State, State]], precisions: list[Reals]) -> float:
-        """Degrees of freedom of models, whatever they were fitted to, from how far their twins have followed the moved tables."""
+        """Degrees of freedom of models, from how far their twins followed the moved tables."""
         total = 0.0
         for number, (model, twin) in enumerate(twins):
             gaps = zip(

@@ -128,7 +128,7 @@ class PairTargets:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether anybody was asked about two attributes together."""
+        """Whether any pair was asked."""
         return bool((self.pair_noise[1] > 0).any())
 
 
@@ -251,7 +251,7 @@ def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
 
 
 def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
-    """Whether to fit whole tables: somebody was asked about three attributes or more together, of not too many."""
+    """Whether to fit whole tables: sets of three or more of not too many attributes were asked."""
     return attributes <= MAX_ATTRIBUTES and any(
         len(answer.question.attributes) > 2 for answer in answers
     )

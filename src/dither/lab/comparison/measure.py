@@ -10,11 +10,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.svm import LinearSVC
 
 from dither.errors import DitherError, ParameterError
-from dither.evaluation.downstream import train_and_test
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.lab.comparison.peers import Draw, Drawn, find_peer
 from dither.lab.harness.process import PeakMemory
@@ -25,8 +28,8 @@ from dither.schema import Schema, schema_from_json
 from dither.simulate import simulate
 from dither.types import AnyArray, Codes, JsonObject
 
-# Baselines. The first is the best that a sample of this size can be, the second what is
-# left without any dependence. The texts are labels of the page.
+# Baselines. The first is the best that a sample of this size can be, the second a
+# model without any dependence. The texts are labels of the page.
 REDRAWN = "real rows, resampled"
 PRODUCT = "exact single columns, no dependence"
 BASELINES = (REDRAWN, PRODUCT)
@@ -35,9 +38,9 @@ WAYS = (1, 2, 3)
 MAX_SETS = 200
 # Coverage is measured over this many pairs, and over cells with at least this share:
 # intervals of rarer cells say little about the truth.
-COVERED_SETS = 60
+_COVERED_SETS = 60
 MIN_SHARE = 0.01
-TRAINED_ROWS = TESTED_ROWS = 10_000
+_TRAINED_ROWS = _TESTED_ROWS = 10_000
 _ARRAYS = "rows.npz"
 
 
@@ -137,11 +140,11 @@ def measure(task: Task, method: str, epsilon: float, seed: int) -> JsonObject:
         figures["accuracy"] = train_and_test(
             schema,
             rows,
-            task.test[:TESTED_ROWS],
+            task.test[:_TESTED_ROWS],
             task.target,
             "forest",
             seed=seed,
-            rows=TRAINED_ROWS,
+            rows=_TRAINED_ROWS,
         )
     if method not in BASELINES:
         figures |= {"cpu_seconds": cpu_seconds, "peak_megabytes": megabytes}
@@ -203,7 +206,7 @@ def coverage(schema: Schema, intervals: Bootstrap, people: Codes) -> JsonObject:
     """
     covered = without = cells = 0
     for ways in (1, 2) if len(schema) > 1 else (1,):
-        max_sets = len(schema) if ways == 1 else COVERED_SETS
+        max_sets = len(schema) if ways == 1 else _COVERED_SETS
         for positions in attribute_sets(len(schema), ways, max_sets, np.random.default_rng(0)):
             truth = marginal(people, schema.cardinalities, positions)
             interval = intervals.interval([schema.names[i] for i in positions])
@@ -224,3 +227,75 @@ def majority(task: Task) -> float:
     assert task.target is not None
     values = task.test[:, task.schema.index(task.target)]
     return float(np.bincount(values).max() / len(values))
+
+
+Classifier = Literal["svm", "forest"]
+_CLASSIFIERS: tuple[Classifier, ...] = ("svm", "forest")
+
+
+def train_and_test(
+    schema: Schema,
+    train: Codes,
+    test: Codes,
+    target: str,
+    classifier: Classifier,
+    *,
+    seed: int = 0,
+    rows: int = 10_000,
+) -> float:
+    """The accuracy on `test` of a classifier trained on at most `rows` rows of `train`.
+
+    Rows are drawn without replacement. The SVM is linear on one-hot features, the forest has 50
+    trees on codes; a training set with one class predicts it.
+    """
+    if classifier not in _CLASSIFIERS:
+        raise ParameterError(
+            f"classifier {classifier!r} is not one of {', '.join(_CLASSIFIERS)}", where="classifier"
+        )
+    if not len(train) or not len(test):
+        raise ParameterError("a classifier needs rows to train on and rows to test on")
+    rng = np.random.default_rng(seed)
+    chosen = train if len(train) <= rows else train[rng.choice(len(train), rows, replace=False)]
+    position = schema.index(target)
+    labels, wanted = chosen[:, position], test[:, position]
+    if (labels == labels[0]).all():
+        return float((wanted == labels[0]).mean())
+    model = _model(classifier, seed)
+    encode = _one_hot if classifier == "svm" else _plain
+    model.fit(encode(schema, chosen, position), labels)
+    return float((model.predict(encode(schema, test, position)) == wanted).mean())
+
+
+def split_rows(codes: Codes, share: float, rng: np.random.Generator) -> tuple[Codes, Codes]:
+    """Shuffled rows for training and testing; published tables are often sorted."""
+    if not 0 < share < 1:
+        raise ParameterError(
+            f"the share of test rows must lie between 0 and 1, not {share!r}",
+            where="share",
+            value=share,
+        )
+    order = rng.permutation(len(codes))
+    cut = max(1, round(share * len(codes)))
+    return codes[order[cut:]], codes[order[:cut]]
+
+
+def _model(classifier: Classifier, seed: int) -> Any:
+    if classifier == "svm":
+        return LinearSVC(dual=False, tol=1e-3, max_iter=2_000)
+    return RandomForestClassifier(n_estimators=50, min_samples_leaf=2, random_state=seed, n_jobs=1)
+
+
+def _one_hot(schema: Schema, codes: Codes, left_out: int) -> Any:
+    """All attributes but one as indicator columns; the first code of each is the reference."""
+    sizes = [0 if i == left_out else k - 1 for i, k in enumerate(schema.cardinalities)]
+    starts = np.cumsum([0, *sizes])
+    kept = [i for i in range(len(schema)) if i != left_out]
+    values = codes[:, kept].astype(np.int64)
+    present = values > 0
+    rows = np.repeat(np.arange(len(codes)), present.sum(axis=1))
+    columns = (values - 1 + starts[kept])[present]
+    return csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(codes), int(starts[-1])))
+
+
+def _plain(schema: Schema, codes: Codes, left_out: int) -> Any:
+    return np.delete(np.asarray(codes), left_out, axis=1).astype(np.float32)

@@ -33,7 +33,7 @@ Fit = Callable[[Codes, Mapping[str, int], float, int], Draw]
 DELTA = 1e-9
 CENTRAL = "central"
 FOLDER = "DITHER_PEERS"
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Drawn:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
+            env=environment | _ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
         ) as child:
             assert child.stderr is not None
             # The child ends when its input is closed, so that stays open until the end.

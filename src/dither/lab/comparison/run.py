@@ -19,7 +19,6 @@ import dither
 from dither.checks import check_between, check_whole
 from dither.datasets import open_table
 from dither.errors import ParameterError, TableError
-from dither.evaluation.downstream import split_rows
 from dither.lab.comparison.measure import (
     BASELINES,
     PRODUCT,
@@ -28,6 +27,7 @@ from dither.lab.comparison.measure import (
     majority,
     measure,
     measure_saved,
+    split_rows,
 )
 from dither.lab.comparison.peers import find_peer, peers
 from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Study, execute
@@ -44,8 +44,8 @@ from dither.schema.table import encode
 from dither.types import JsonObject, NativeTable
 
 ALL, PEERS = "all", "peers"
-TEST_SHARE = 0.2
-MIN_ROWS = 10
+_TEST_SHARE = 0.2
+_MIN_ROWS = 10
 MAX_REPEATS = 1000
 # Column of the results -> its name on the page.
 MEASURES = {
@@ -58,7 +58,7 @@ MEASURES = {
     "cpu_seconds": "CPU seconds",
     "peak_megabytes": "megabytes",
 }
-LOGARITHMIC = ("cpu_seconds", "peak_megabytes")
+_LOGARITHMIC = ("cpu_seconds", "peak_megabytes")
 NOTE = (
     "Errors are total variation distances between the synthetic rows and the participants' "
     f"records: 0 is exact, 1 has nothing in common. '{REDRAWN}' is the best that a sample of "
@@ -356,9 +356,9 @@ def _task(
     native, domain, notes = open_table(table, run.schema, read)
     others = any(notice.code == "rare-as-other" for notice in notes)
     codes = encode(native, domain, unknown="other" if others else "error").codes
-    if len(codes) < MIN_ROWS:
+    if len(codes) < _MIN_ROWS:
         raise TableError(
-            f"the table has {len(codes)} rows; a comparison needs at least {MIN_ROWS}",
+            f"the table has {len(codes)} rows; a comparison needs at least {_MIN_ROWS}",
             where="table",
         )
     if target is not None and target not in domain.names:
@@ -369,7 +369,7 @@ def _task(
         )
     predicted = (target or domain.names[-1]) if len(domain) > 1 else None
     assert run.seed is not None
-    people, test = split_rows(codes, TEST_SHARE, np.random.default_rng([run.seed, 0x74657374]))
+    people, test = split_rows(codes, _TEST_SHARE, np.random.default_rng([run.seed, 0x74657374]))
     people = np.asfortranarray(people)
     return Task(domain, people, test, predicted, run.population, run.replicates), notes
 
@@ -388,7 +388,7 @@ def _bench(
         digest.update(np.ascontiguousarray(rows).tobytes())
     digest.update(f"{task.target} {task.population} {task.replicates} {limit}".encode())
     charts = tuple(
-        Chart("epsilon", y, panels=(), title=title[:1].upper() + title[1:], log_y=y in LOGARITHMIC)
+        Chart("epsilon", y, panels=(), title=title[:1].upper() + title[1:], log_y=y in _LOGARITHMIC)
         for y, title in MEASURES.items()
     )
     study = Study(

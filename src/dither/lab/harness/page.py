@@ -13,7 +13,7 @@ from dither.release.pages import render_page
 
 TEMPLATES = Path(__file__).with_name("templates")
 # Longer tables are folded.
-OPEN_ROWS = 24
+_OPEN_ROWS = 24
 
 
 def render(outcome: Outcome) -> str:
@@ -42,7 +42,7 @@ def render(outcome: Outcome) -> str:
         seconds=outcome.seconds,
         notes=outcome.notes,
         studies=studies,
-        open_rows=OPEN_ROWS,
+        open_rows=_OPEN_ROWS,
     )
 
 

@@ -56,7 +56,7 @@ MEASURED = (
     "lab/comparison",
 )
 # Without a terminal, progress is a line at most this often.
-SECONDS_BETWEEN_LINES = 30
+_SECONDS_BETWEEN_LINES = 30
 
 Say = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -342,7 +342,7 @@ def _progress(
                 current = f"{study.name} {', '.join(f'{k} {v}' for k, v in point.items())}"
             left = _seconds_left(points, done, journal)
             show(name, done, len(points), now=current, left=left)
-            if lines and time.monotonic() - last > SECONDS_BETWEEN_LINES:
+            if lines and time.monotonic() - last > _SECONDS_BETWEEN_LINES:
                 more = "" if left is None else f", about {time_left(left)} left"
                 say(f"{name}: {done} of {len(points)} points; now {current}{more}")
                 last = time.monotonic()

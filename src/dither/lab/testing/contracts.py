@@ -35,7 +35,7 @@ from dither.types import Codes, JsonObject
 
 DRAWS = 4_000
 # Probability that a correct mechanism fails a statistical test.
-UNLIKELY = 1e-6
+_UNLIKELY = 1e-6
 SCHEMA = Schema(
     (
         Attribute("a", "categorical", ("x", "y", "z")),
@@ -96,7 +96,7 @@ class MechanismContract:
             many = Counter(row.tobytes() for row in batch.rows)
             for seen in (one, many):
                 assert set(seen) <= set(law), "a report that the law does not have"
-                assert _distance(seen, law) < chi2.isf(UNLIKELY, max(len(law) - 1, 1))
+                assert _distance(seen, law) < chi2.isf(_UNLIKELY, max(len(law) - 1, 1))
 
     def test_estimates_are_unbiased(self, mechanism: Mechanism) -> None:
         """The expected estimate under the law is the frequency of the value."""

@@ -1,30 +1,32 @@
-"""A consumer: someone who wants a histogram, with bins of its own. Standard library only."""
+"""Consumers of a histogram with their bins, the partition of all bins, and values in its cells."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_finite, check_whole, is_finite
-from dither.errors import ParameterError
+from dither.checks import check_between, check_choice, check_finite, check_whole, is_finite
+from dither.compiled import compiled
+from dither.errors import ParameterError, TableError
 from dither.mechanisms import check_epsilon
-from dither.types import Floats, Integers, JsonObject
+from dither.reports import Question
+from dither.types import AnyArray, AnyIntegers, Counts, Floats, Integers, JsonObject
 
-MAX_BINS = 1 << 16  # what local hashing can cover
-MAX_EDGES = (
-    1 << 18
-)  # of all consumers together: a short text can name more than a collector has memory for
+# The largest domain of local hashing.
+_MAX_BINS = 1 << 16
+# Limit for all consumers together: a short text can describe more edges than fit in memory.
+MAX_EDGES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """A name, bin edges and, if it asked for one, an epsilon of its own.
+    """A recipient of a histogram: a name, bin edges and optionally an epsilon.
 
     Bins are half-open, [a, b); only the bin that ends at the range's upper end is closed.
 
@@ -75,7 +77,7 @@ class Consumer:
         epsilon: float | None = None,
     ) -> Consumer:
         """Bins of equal width over [low, high]."""
-        check_whole("bins", bins, 1, MAX_BINS)
+        check_whole("bins", bins, 1, _MAX_BINS)
         start, span = Fraction(low), Fraction(high) - Fraction(low)
         # Rational arithmetic: the third of one consumer and five fifteenths of another are the same number.
         edges = tuple(float(start + span * i / bins) for i in range(bins + 1))
@@ -94,9 +96,9 @@ class Consumer:
         check_between("width", check_finite("width", width), 0, math.inf, ends="()")
         start, span, step = Fraction(low), Fraction(high) - Fraction(low), Fraction(width)
         count = -(-span // step)
-        if count > MAX_BINS:
+        if count > _MAX_BINS:
             raise ParameterError(
-                f"width {width} makes more than {MAX_BINS:,} bins, which is as many as can be asked",
+                f"width {width} makes more than {_MAX_BINS:,} bins, which is as many as can be asked",
                 where="width",
                 value=width,
             )
@@ -105,11 +107,18 @@ class Consumer:
 
 
 def read_consumers(given: Iterable[Any], low: float, high: float) -> tuple[Consumer, ...]:
-    """Consumers from what a caller may write.
+    """Consumers from a caller's list.
 
-    A number is a count of bins, a list of numbers is edges, {"name", "bins" | "width" | "edges", "epsilon"} says all,
-    and a `Consumer` is taken as it is. Names that were not given and repeat are numbered; edges must lie in [low,
-    high]. The work is bounded whatever is written.
+    Args:
+        given: Each entry is a number of bins, a list of edges, a mapping with "name", one of
+            "bins", "width" and "edges", and "epsilon", or a `Consumer`. Repeated default names
+            are numbered.
+        low: Lower end of the range.
+        high: Upper end of the range.
+
+    Raises:
+        ParameterError: An entry is malformed, an edge lies outside [low, high], or the edges
+            are too many.
     """
     made: list[Consumer] = []
     edges = 0
@@ -233,18 +242,209 @@ def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
     )
     apart = np.diff(everything) > _SAME * (high - low)
     kept = everything[np.concatenate([[True], apart])]
-    kept[-1] = high  # the range's own end, even if an edge a rounding error below it came first
-    if len(kept) - 1 > MAX_BINS:
+    # An edge a rounding error below the upper end may have replaced it.
+    kept[-1] = high
+    if len(kept) - 1 > _MAX_BINS:
         raise ParameterError(
-            f"the consumers' edges make {len(kept) - 1:,} cells; at most {MAX_BINS:,} can be asked",
+            f"the consumers' edges make {len(kept) - 1:,} cells; at most {_MAX_BINS:,} can be asked",
             where="consumers",
         )
     return Partition(tuple(kept.tolist()))
 
 
 def mapping(fine: Partition, coarse: Partition) -> Integers:
-    """For each cell of a partition the cell of a coarser one that holds it."""
+    """For each cell of a partition the cell of a coarser one that contains it."""
     middles = (np.asarray(fine.edges)[1:] + np.asarray(fine.edges)[:-1]) / 2
     return np.asarray(
         np.searchsorted(np.asarray(coarse.edges)[1:-1], middles, side="right").astype(np.int64)
     )
+
+
+OutOfRange = Literal["error", "clip", "drop"]
+POLICIES: tuple[OutOfRange, ...] = ("error", "clip", "drop")
+_BLOCK = 1 << 18
+_SLOTS_PER_CELL = 8
+_MAX_SLOTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class _CheckedValues:
+    """Values in the range, and how many were clipped or dropped."""
+
+    values: AnyArray
+    outside: int = 0
+
+
+def as_numbers(values: Any, name: str = "the values") -> AnyArray:
+    """A one-dimensional array of numbers from a list, array, Series or Arrow column."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        kind = "not a single column" if array.ndim != 1 else f"not numbers ({array.dtype})"
+        raise TableError(f"{name} must be a list of numbers; this is {kind}", where=name)
+    if not array.size:
+        raise TableError(f"{name} have no rows", where=name)
+    return array
+
+
+def check_range(low: Any, high: Any) -> tuple[float, float]:
+    """The public range as floats; an error unless both are finite and in order."""
+    low, high = (bound.item() if isinstance(bound, np.number) else bound for bound in (low, high))
+    low, high = float(check_finite("low", low)), float(check_finite("high", high))
+    if not low < high:
+        raise ParameterError(
+            f"low {low:g} must be below high {high:g}", where="low", value=(low, high)
+        )
+    if not math.isfinite(high - low) or not math.isfinite(2.0**20 / (high - low)):
+        raise ParameterError(
+            f"low {low:g} and high {high:g} are too far apart, or too close, to be cut into bins",
+            where="low",
+            value=(low, high),
+        )
+    return low, high
+
+
+def police(
+    values: AnyArray, low: float, high: float, policy: OutOfRange, name: str = "the values"
+) -> _CheckedValues:
+    """Apply the policy for values outside [low, high]; a missing number (NaN) is outside and cannot be clipped."""
+    check_choice("out_of_range", policy, POLICIES)
+    inside = (values >= low) & (values <= high)
+    outside = int(values.size - np.count_nonzero(inside))
+    if not outside:
+        return _CheckedValues(values)
+    if policy == "drop":
+        if outside == values.size:
+            raise TableError(f"{name}: every value lies outside [{low:g}, {high:g}]", where=name)
+        return _CheckedValues(values[inside], outside)
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise TableError(
+            f"{name}: row {row + 1} has no number; fill it in, or take out_of_range=drop, which leaves such rows out",
+            where=name,
+        )
+    if policy == "clip":
+        return _CheckedValues(np.clip(values, low, high), outside)
+    row = int(np.flatnonzero(~inside)[0])
+    raise TableError(
+        f"{name}: {values[row]:g} in row {row + 1} is outside [{low:g}, {high:g}]; widen low and high, or take out_of_range=clip "
+        "(it counts as the nearer end) or out_of_range=drop (it is left out)",
+        where=name,
+        value=float(values[row]),
+    )
+
+
+@dataclass(frozen=True)
+class ValueGroup:
+    """People by the cell of a partition that their value is in: how many, and who where reports are to be made.
+
+    `cell_of` maps the partition's cells to those of each attribute that is asked about.
+    """
+
+    by_cell: Integers
+    codes: AnyIntegers | None = None
+    cell_of: Mapping[str, Integers] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.by_cell.sum())
+
+    def counts(self, question: Question) -> Integers:
+        cell_of = self.cell_of[question.attributes[0]]
+        return np.bincount(
+            cell_of, weights=self.by_cell, minlength=question.mechanism.cells
+        ).astype(np.int64)
+
+    def cells(self, question: Question) -> Integers:
+        assert self.codes is not None
+        return self.cell_of[question.attributes[0]][self.codes]
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[ValueGroup]:
+        # A round has one question for all participants.
+        assert list(sizes) == [len(self)]
+        yield self
+
+    def blocks(self) -> Iterator[ValueGroup]:
+        assert self.codes is not None
+        for start in range(0, len(self.codes), _BLOCK):
+            part = self.codes[start : start + _BLOCK]
+            counts = np.bincount(part, minlength=len(self.by_cell)).astype(np.int64)
+            yield ValueGroup(counts, part, self.cell_of)
+
+
+class ValuePeople:
+    """The values of a numeric column, one participant each, drawn without replacement."""
+
+    def __init__(self, everyone: ValueGroup, rng: np.random.Generator) -> None:
+        self._everyone, self._rng = everyone, rng
+
+    def __len__(self) -> int:
+        return len(self._everyone)
+
+    def next(self, number: int) -> ValueGroup:
+        group = self._everyone
+        if number == len(group):
+            return group
+        if group.codes is None:
+            drawn = self._rng.multivariate_hypergeometric(group.by_cell, number, method="marginals")
+            return ValueGroup(drawn, None, group.cell_of)
+        chosen = group.codes[self._rng.permutation(len(group.codes))[:number]]
+        return ValueGroup(
+            np.bincount(chosen, minlength=len(group.by_cell)).astype(np.int64),
+            chosen,
+            group.cell_of,
+        )
+
+
+def gather(
+    values: AnyArray, partition: Partition, *, reports: bool, name: str = "the values"
+) -> ValueGroup:
+    """Participants with these values, counted by cell; their codes are kept only for `reports`.
+
+    Raises:
+        TableError: A value lies outside the range.
+    """
+    numbers, counts = (
+        np.ascontiguousarray(values, dtype=np.float64),
+        np.zeros(partition.cells, np.int64),
+    )
+    codes = np.empty(len(numbers) if reports else 0, np.uint16)
+    if _bin_values(numbers, np.asarray(partition.edges), counts, codes) >= 0:
+        police(numbers, partition.edges[0], partition.edges[-1], "error", name)
+    return ValueGroup(counts, codes if reports else None)
+
+
+def _bin_values(values: Floats, edges: Floats, counts: Counts, codes: AnyIntegers) -> int:
+    """Add the values to the counts of their cells and, if `codes` is not empty, write their cells.
+
+    A table of evenly spaced slots has a first guess of a value's cell. Comparing with the edges
+    corrects the guess, so that rounding never decides a cell.
+
+    Returns:
+        The position of the first value outside the edges, or -1.
+    """
+    slots = min(_MAX_SLOTS, _SLOTS_PER_CELL * (len(edges) - 1))
+    scale = slots / (edges[-1] - edges[0])
+    # One more slot for the upper end and one for rounding.
+    starts = edges[0] + np.arange(slots + 2) / scale
+    guess = np.searchsorted(edges[1:-1], starts, side="right").astype(np.int64)
+    return int(_bin(values, edges, guess, float(scale), counts, codes))
+
+
+@compiled
+def _bin(values: Any, edges: Any, guess: Any, scale: float, counts: Any, codes: Any) -> int:
+    low, high, last, kept = edges[0], edges[-1], len(edges) - 2, len(codes) > 0
+    for i in range(len(values)):
+        x = values[i]
+        if not (low <= x <= high):
+            return i
+        c = guess[int((x - low) * scale)]
+        while x < edges[c]:
+            c -= 1
+        while c < last and x >= edges[c + 1]:
+            c += 1
+        counts[c] += 1
+        if kept:
+            codes[i] = c
+    return -1

@@ -1,8 +1,9 @@
 """Estimates of a partition's cells, and the exact variance of any weighted sum of them.
 
-The estimates of two cells are dependent in ways that differ between mechanisms (a randomised response names one cell, a
-subset a fixed number of them), so each mechanism knows the variance of a sum: summing m cells of a unary report sums m noise
-terms, contrary to the remark after the paper's theorem 7 (erratum 9).
+The covariance of two cells' estimates depends on the mechanism (a randomised response names
+one cell, a subset a fixed number of them), so each mechanism computes the variance of a sum.
+Summing m cells of a unary report sums m noise terms, contrary to the remark after the paper's
+theorem 7 (erratum 9).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
+from scipy.optimize import nnls
 
 from dither.fit.project import norm_sub
 from dither.mechanisms import Mechanism, OutputMechanism, mechanism
@@ -21,7 +23,7 @@ from dither.types import Floats, Integers
 
 
 class CellEstimates(Protocol):
-    """What a collection learnt about its partition: raw unbiased counts of the cells."""
+    """Raw unbiased counts of a partition's cells."""
 
     @property
     def partition(self) -> Partition: ...
@@ -31,7 +33,7 @@ class CellEstimates(Protocol):
     def population(self) -> int: ...
     @property
     def smoothed(self) -> Floats | None:
-        """The cells' shares as they most likely are, non-negative and adding up to one, where a method works them out."""
+        """The most likely shares of the cells, non-negative with sum one; None if not computed."""
 
     def bin_variances(self, consumer: Consumer) -> Floats:
         """The variance of each bin's estimated count."""
@@ -40,12 +42,12 @@ class CellEstimates(Protocol):
         """The variance of each row's weighted sum of the cells' estimated counts."""
 
     def noise_variances(self) -> Floats:
-        """The variance that the devices' noise alone gives each cell's estimated frequency."""
+        """The variance of each cell's frequency due to the devices' noise alone."""
 
 
 @dataclass(frozen=True)
 class PureCells:
-    """Cells asked through a frequency mechanism from `asked` people of a population, drawn at random if fewer."""
+    """Cells measured by a frequency mechanism on a random sample of `asked` participants."""
 
     partition: Partition
     mechanism: Mechanism
@@ -78,16 +80,16 @@ class PureCells:
         return np.array([self.mechanism.weighted_variance(row, f, self.asked) for row in weights])
 
     def _sampling(self, mean: float, square: float) -> float:
-        """Variance of the mean of `asked` of `population` people without replacement."""
+        """Variance of the mean of a sample without replacement."""
         n, total = self.asked, self.population
         return (total - n) / (total - 1) * (square - mean**2) / n if n < total else 0.0
 
 
 @dataclass(frozen=True)
 class OutputCells:
-    """Cells estimated from the outputs of a strategy or a square wave: decoder x outputs, with the variance that they show.
+    """Cells estimated from the outputs of a strategy or a square wave: decoder x outputs.
 
-    `counts_for` says how frequent the cells were taken to be when the decoder of least variance was chosen.
+    `counts_for` has the cell frequencies for which the decoder has least variance.
     """
 
     partition: Partition
@@ -99,7 +101,7 @@ class OutputCells:
 
     @cached_property
     def decoder(self) -> Floats:
-        """What one report of each output adds to each cell's count."""
+        """The contribution of one report of each output to each cell's count."""
         return self.mechanism.decoder(self.counts_for)
 
     @cached_property
@@ -110,10 +112,10 @@ class OutputCells:
         return self.weighted_variances(self.partition.membership(consumer))
 
     def weighted_variances(self, weights: Floats) -> Floats:
-        """Var = sum E[outputs] g^2 - sum over people of (their weight)^2 with g the sum's decoder; unbiased as it
-        stands.
+        """Var = sum E[outputs] g^2 - sum over participants of weight^2, g the sum's decoder.
 
-        The cell of least variance bounds it from below, so that a lucky draw never claims certainty.
+        The estimate is unbiased. The cell of least variance bounds it from below, so that no
+        draw has variance zero.
         """
         decoded = weights @ self.decoder
         raw = decoded**2 @ self.outputs - weights**2 @ self.counts
@@ -121,21 +123,20 @@ class OutputCells:
         return np.asarray(np.maximum(raw, by_type.min(axis=1) * self.population), dtype=np.float64)
 
     def noise_variances(self) -> Floats:
-        return (
-            self.weighted_variances(np.eye(self.partition.cells)) / self.population**2
-        )  # everybody was asked
+        # All participants were asked, so the noise is the whole variance.
+        return self.weighted_variances(np.eye(self.partition.cells)) / self.population**2
 
 
 def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
-    """For one report of a person in each cell: the variances of all the consumer's bins, added up.
+    """The sum of the variances of the consumer's bins, from one report of a value in each cell.
 
-    A collection's total variance is the average of these over its people, whoever they are, so that a choice whose
-    figures are no larger in any cell is no worse on any data.
+    A collection's total variance is the average of these over its participants. A mechanism
+    that is better in every cell is therefore better on any data.
     """
     total = np.zeros(partition.cells)
     for start, stop in partition.spans(consumer):
         if stop - start == partition.cells:
-            continue  # everybody is in it: that count is known
+            continue  # the count of the whole range is known
         total += mechanism.group_variance(stop - start, 0.0, 1)
         total[start:stop] += mechanism.group_variance(
             stop - start, 1.0, 1
@@ -145,15 +146,15 @@ def variance_by_type(mechanism: Mechanism, partition: Partition, consumer: Consu
 
 @lru_cache(maxsize=512)
 def build(name: str, cells: int, epsilon: float) -> Mechanism:
-    """A frequency mechanism; kept, since its exact thresholds take longer to compute than a small collection."""
+    """A frequency mechanism, cached because its exact thresholds take long to compute."""
     return mechanism(name, cells, epsilon)
 
 
 @dataclass(frozen=True)
 class ConsumerCounts:
-    """Raw unbiased counts and variances, one array per consumer, and the cells of the partition behind it all if there is one.
+    """Raw unbiased counts and variances, one array per consumer.
 
-    `likely` has the counts as they most likely are, where the method works those out.
+    `cells` are the partition's cells, if any; `likely` the most likely counts, if computed.
     """
 
     counts: tuple[Floats, ...]
@@ -167,7 +168,7 @@ def read_off(
 ) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     """Each consumer's bins as sums of cells (paper, eq. 15), with exact variances.
 
-    A bin over the whole range holds everybody: its count is known without asking.
+    The count of a bin over the whole range is known.
     """
     counts, variances = [], []
     for consumer in consumers:
@@ -180,7 +181,8 @@ def read_off(
     return tuple(counts), tuple(variances)
 
 
-_TOTAL = 1e3  # how many times more than the most certain bin the known total counts
+# Weight of the known total, relative to the most certain bin.
+_TOTAL = 1e3
 
 
 def consistent_counts(
@@ -189,14 +191,12 @@ def consistent_counts(
     variances: Sequence[Floats],
     population: int,
 ) -> list[Floats]:
-    """Each consumer's bins from one non-negative set of cells; memberships are over the union's cells.
+    """Each consumer's bins from one set of non-negative cells, by least squares.
 
-    These are the nearest counts of the cells, in squared standard errors of all consumers' bins, with no cell below zero and the
-    known total (non-negative least squares). A constrained fit is biased where counts are near zero, so the raw estimates are
-    kept beside it.
+    The cells minimise the sum of squared errors of all consumers' bins, in standard errors,
+    given the known total. The constraint biases counts near zero, so the raw estimates are
+    published too.
     """
-    from scipy.optimize import nnls
-
     bins, raw = np.concatenate(memberships), np.concatenate(counts)
     spread = np.sqrt(np.concatenate(variances))
     floor = max(float(spread.max()), 1e-9) * 1e-3

@@ -1,16 +1,18 @@
-"""Questions that come after the collection: sums over people of a function of their number, from the cells that were asked.
+"""Questions asked after the collection: means of a function of the number, from measured cells.
 
-A question is a function g of the number: 1 inside a range and 0 outside, the number itself, its square. Its mean over the people is
-a sum over cells, of each cell's share times the mean of g inside the cell. Shares have unbiased estimates with exact variances.
-The mean of g inside a cell is not known where g is not constant there, and is taken as if people were spread evenly.
+A question is a function g of the number: 1 inside a range and 0 outside, the number itself, its
+square. Its mean over the population is a sum over cells, of each cell's share times the mean of
+g inside the cell. Shares have unbiased estimates with exact variances. If g is not constant in
+a cell, its mean there is unknown and computed as if the values were evenly spread.
 
-What that costs depends on the cell. In a *fine* one, at most 1/64 of the range wide, the error is counted as a variance: a part of
-what it would be if all people of the cell had one number, anywhere in it. That part is read off the cells themselves: numbers that
-are heaped inside cells make neighbouring cells uneven too (`heaping`). In a *coarse* one nothing is known: any mean of g between
-its smallest and its largest value inside the cell can be true. Then the answer is a stretch between two sums that can both be
-estimated, and the interval covers every value of the stretch with the level asked, by Imbens and Manski (Econometrica 2004): with a
-long stretch the truth can be near one of its ends only, so each end needs a one-sided margin; without any, the usual two-sided one.
-No interval that holds whatever the values can be much shorter.
+The error of this assumption depends on the cell. In a *fine* cell, at most 1/64 of the range
+wide, it is treated as a variance: a part of the variance that results if all values of the cell
+are equal, anywhere in it. That part is estimated from the cells, because values heaped inside
+cells make neighbouring cells uneven too (`heaping`). In a *coarse* cell the mean of g may be
+anything between its least and its greatest value there. The answer is then an identified set
+between two sums that can both be estimated, and the interval covers every value of the set at
+the requested level (Imbens and Manski, Econometrica 2004): each end of a long set needs a
+one-sided margin, an empty set the usual two-sided one.
 """
 
 from __future__ import annotations
@@ -41,16 +43,21 @@ class LateSettings:
 SETTINGS = LateSettings()
 
 
-_SAME = 1e-9  # an edge this near to a cell's own, as a share of the cell, cuts nothing
-_STEPS = 16  # of the search for an end of a quantile's interval, in the cell where it lies
-INTERPOLATION = "values are taken as evenly spread within a cell of the partition that an edge cuts"
+# Edges nearer than this share of a cell are equal.
+_SAME = 1e-9
+# Steps of the search for an end of a quantile's interval inside its cell.
+_STEPS = 16
+_INTERPOLATION = (
+    "values are taken as evenly spread within a cell of the partition that an edge cuts"
+)
 
 
 @dataclass(frozen=True)
 class Functional:
-    """g inside each cell: its mean over an even spread, its variance there, its least and its greatest value.
+    """A function g by cell: mean and variance over an even spread, least and greatest value.
 
-    In `open_cells` the mean may be anything from the least to the greatest value, however fine the cells are.
+    In `open_cells` the mean may be anything from the least to the greatest value, even if the
+    cells are fine.
     """
 
     mean: Floats
@@ -73,11 +80,11 @@ def inside(partition: Partition, low: float, high: float) -> Functional:
 
 
 def at_the_end(partition: Partition) -> Functional:
-    """Whether a number is the range's upper end itself: the last cell is closed, and who is in it may all be there."""
+    """Whether a number equals the upper end of the range, which the last cell includes."""
     last = np.zeros(partition.cells)
     last[-1] = 1.0
-    nobody = np.zeros(partition.cells)
-    return Functional(nobody, nobody, nobody, last, (partition.cells - 1,))
+    zero = np.zeros(partition.cells)
+    return Functional(zero, zero, zero, last, (partition.cells - 1,))
 
 
 def before_the_end(partition: Partition) -> Functional:
@@ -93,7 +100,7 @@ def number(partition: Partition) -> Functional:
 
 
 def squared_distance(partition: Partition, centre: float) -> Functional:
-    """How far the number is from a centre, squared; its variance inside a cell is that of a square over an even spread."""
+    """The squared distance of the number from a centre."""
     edges = np.asarray(partition.edges) - centre
     low, high = edges[:-1], edges[1:]
     middle, wide = (low + high) / 2, high - low
@@ -104,7 +111,7 @@ def squared_distance(partition: Partition, centre: float) -> Functional:
 
 @dataclass(frozen=True)
 class Stretch:
-    """An estimate and what is known of the truth: a stretch from `least` to `most`, each end with its standard error."""
+    """An estimate and its identified set from `least` to `most`, each end with its error."""
 
     estimate: float
     least: float
@@ -112,18 +119,18 @@ class Stretch:
     errors: tuple[float, float]
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Covers every value of the stretch with the level."""
+        """An interval that covers every value of the set at the level."""
         reach = one_or_two_sided(level, self.most - self.least, max(self.errors))
         return self.least - reach * self.errors[0], self.most + reach * self.errors[1]
 
     @property
     def standard_error(self) -> float:
-        """Of the estimate: that of the noise, and of an even spread over the stretch."""
+        """The standard error of the noise and of an even spread over the set."""
         return math.hypot(max(self.errors), (self.most - self.least) / math.sqrt(12))
 
 
 def one_or_two_sided(level: float, length: float, error: float) -> float:
-    """The margin, in standard errors, with which both ends of a stretch of this length cover each of its values."""
+    """The margin, in standard errors, with which both ends of a set cover each of its values."""
     two, one = NormalDist().inv_cdf((1 + level) / 2), NormalDist().inv_cdf(level)
     if length <= 0 or error <= 0:
         return two
@@ -136,7 +143,7 @@ def one_or_two_sided(level: float, length: float, error: float) -> float:
 
 
 def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
-    """What the cells say of each question's mean over all people."""
+    """The estimate of each question's mean over the population."""
     fine, shares = is_fine(cells.partition), cells.counts / cells.population
     likely = np.clip(shares, 0.0, 1.0) if cells.smoothed is None else cells.smoothed
     uneven = heaping(cells)
@@ -149,9 +156,8 @@ def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
         above.append(np.where(known, one.mean, one.most))
         heaped.append(uneven * float(np.where(fine, one.spread, 0.0) @ likely**2))
     ends = np.array([*below, *above])
-    if (
-        ends[: len(questions)] == ends[len(questions) :]
-    ).all():  # nothing is vague: one end is the other
+    # If both ends are equal, their variances are computed once.
+    if (ends[: len(questions)] == ends[len(questions) :]).all():
         variances = (
             np.tile(cells.weighted_variances(ends[: len(questions)]), 2) / cells.population**2
         )
@@ -169,12 +175,13 @@ def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
 
 
 def heaping(cells: CellEstimates) -> float:
-    """How uneven neighbouring cells are: how far each is off the line through its neighbours, squared and added up, over what that
-    is if all people of a cell are one heap; 0 where the density is a line, 1 with one heap anywhere.
+    """The unevenness of neighbouring cells, from 0 (linear density) to 1 (one heap).
 
-    With so many heaps in a cell that this is h, the share of its people below a cut varies by h times the most it can. Measured on
-    128 cells of six tables, from even to all in five heaps, the one is within a factor of 2 of the other (histograms.md). Of raw
-    shares the part that noise is expected to have in both sums is taken off.
+    It is the sum of squared deviations of each cell from the line through its neighbours,
+    relative to that of a cell whose values form one heap. With heaping h the share of a cell
+    below a cut varies by h times its maximum; measured on 128 cells of six tables, from even
+    to five heaps, this holds within a factor of 2 (docs/explanation/histograms.md). The
+    expected part of the noise is subtracted from sums of raw shares.
     """
     if cells.partition.cells < 3:
         return 1.0
@@ -193,13 +200,16 @@ def heaping(cells: CellEstimates) -> float:
 
 
 def _off_the_line(widths: Floats) -> Floats:
-    """A row per cell: its density less that of the line through its neighbours', in people of the narrowest of the three, so that
-    the noise of a narrow cell is never taken for a wide one's. Reflected at both ends: a heap there bends the line as much."""
+    """A row per cell: the line through its neighbours' densities, less the cell's density.
+
+    The unit is the narrowest of the three cells, so that noise of a narrow cell is not scaled
+    up. Both ends are reflected, so that a heap there counts as much.
+    """
     wide = np.concatenate([widths[1:2], widths, widths[-2:-1]])
     left, own, right = wide[:-2], wide[1:-1], wide[2:]
     before, after, least = left + own, own + right, np.minimum(np.minimum(left, own), right)
     cell = np.arange(len(widths))
-    out = np.diag(-least / own)  # own density
+    out = np.diag(-least / own)
     np.add.at(out, (cell, np.abs(cell - 1)), least / left * after / (before + after))
     np.add.at(
         out,
@@ -210,7 +220,7 @@ def _off_the_line(widths: Floats) -> Floats:
 
 
 def is_fine(partition: Partition) -> Flags:
-    """Which cells are so narrow that their neighbours say how their people lie."""
+    """Which cells are narrow enough to interpolate."""
     edges = np.asarray(partition.edges)
     return np.asarray(
         np.diff(edges) <= SETTINGS.fine * (1 + 1e-9) * (edges[-1] - edges[0]), dtype=np.bool_
@@ -220,17 +230,17 @@ def is_fine(partition: Partition) -> Flags:
 def quantiles(
     cells: CellEstimates, shares: Sequence[float], level: float
 ) -> list[tuple[float, float, float]]:
-    """For each share of the people the number below which it lies, and its interval: every number x at which the people below it,
-    as far as they are known, may be that share.
+    """The quantile of each share, with its interval: estimate, low, high.
 
-    Many people may have the same number, an end of the range too, and nothing is known between two points of the search: the
-    interval goes on to the next one. However people are heaped in a cell, no fewer are below a point in it than below its start, no
-    more than below its end; so the cells' edges tell in which cell an end of the interval lies, and only that one is searched.
+    The interval has every number x for which the share below x may be the given one. It
+    extends to the next point of the search, since many values may be equal. The share below a
+    point lies between the shares below the edges of its cell, so the edges determine the cell
+    of each end of the interval, and only that cell is searched.
     """
     edges = np.asarray(cells.partition.edges)
     known = ask(cells, [inside(cells.partition, edges[0], float(x)) for x in edges[1:-1]])
     reach = np.array([(0.0, 0.0), *(one.interval(level) for one in known), (1.0, 1.0)])
-    # Shares below x rise with x, whatever noise says: an end that another point has passed already is passed here too.
+    # Shares below x rise with x, so the ends of their intervals are made monotone.
     most, least = np.maximum.accumulate(reach[:, 1]), np.minimum.accumulate(reach[::-1, 0])[::-1]
     likely = np.maximum.accumulate(np.clip([0.0, *(one.estimate for one in known), 1.0], 0.0, 1.0))
     within = [
@@ -247,7 +257,7 @@ def quantiles(
         low = float(points[int((np.maximum.accumulate(highs) < share).sum())])
         points, lows, _ = fine[last]
         high = float(points[1 + int((np.minimum.accumulate(lows[::-1])[::-1] < share).sum())])
-        middle = _crossing(edges, likely, share)  # people are spread evenly inside cells
+        middle = _crossing(edges, likely, share)
         out.append((min(max(middle, low), max(low, high)), low, max(low, high)))
     return out
 
@@ -255,8 +265,11 @@ def quantiles(
 def _finer(
     cells: CellEstimates, wanted: Sequence[int], level: float
 ) -> dict[int, tuple[Floats, Floats, Floats]]:
-    """For some cells the points of the search in each, both ends with them, and of those between the ends of the intervals of the
-    people below. People by whom a cell exceeds the line through its neighbours are likely a heap, which may lie anywhere in it."""
+    """Points inside some cells, with the interval of the share below each inner point.
+
+    The excess of a cell over the line through its neighbours is likely a heap, which may lie
+    anywhere in the cell.
+    """
     edges, steps = cells.partition.edges, np.arange(_STEPS + 1) / _STEPS
     places = {cell: edges[cell] + steps * (edges[cell + 1] - edges[cell]) for cell in wanted}
     asked = [
@@ -279,7 +292,7 @@ def _finer(
 
 
 def _standing_out(cells: CellEstimates) -> Floats:
-    """The share of all people by whom each cell exceeds the line through its neighbours."""
+    """The share of the population by which each cell exceeds the line through its neighbours."""
     shares = cells.counts / cells.population if cells.smoothed is None else cells.smoothed
     if cells.partition.cells < 3:
         return np.maximum(shares, 0.0)
@@ -288,7 +301,7 @@ def _standing_out(cells: CellEstimates) -> Floats:
 
 
 def _crossing(points: Floats, rising: Floats, share: float) -> float:
-    """Where a rising line through points first reaches a share."""
+    """The position where a rising line first reaches a share."""
     first = int(np.searchsorted(rising, share, side="left"))
     if first in (0, len(points)):
         return float(points[min(first, len(points) - 1)])
@@ -300,7 +313,7 @@ def _crossing(points: Floats, rising: Floats, share: float) -> float:
 
 @dataclass(frozen=True)
 class LateAnswer:
-    """Counts with their intervals of a level, and the standard errors of noise and interpolation together."""
+    """Counts with intervals, and standard errors that include noise and interpolation."""
 
     name: str
     edges: Floats
@@ -309,10 +322,10 @@ class LateAnswer:
     low: Floats
     high: Floats
     level: float
-    interpolation: str = INTERPOLATION
+    interpolation: str = _INTERPOLATION
 
     def interval(self) -> tuple[Floats, Floats]:
-        """Covers the truth at the level, whatever the values inside coarse cells."""
+        """The ends of the intervals, valid for any values inside coarse cells."""
         return self.low, self.high
 
     def to_json(self) -> JsonObject:
@@ -330,10 +343,11 @@ class LateAnswer:
 
 
 def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -> LateAnswer:
-    """Answer somebody who comes after the collection from the cells there are, at no further cost in privacy.
+    """Answer a consumer after the collection, at no further cost in privacy.
 
-    The paper names online queries as an extension (section 6) and gives no rule; ours is at the top of this module. Counts of
-    people lie between nobody and everybody, and so do the intervals; a bin over the whole range holds everybody.
+    The paper mentions online queries as an extension (section 6) without a rule; the module's
+    docstring describes ours. Counts and intervals lie between zero and the population. A bin
+    over the whole range has the whole population.
     """
     wanted, edges, people = (
         np.asarray(consumer.edges),

@@ -1,8 +1,8 @@
-"""The histogram methods: a numeric attribute, asked once, for many consumers who each have bins of their own.
+"""The histogram methods: a numeric attribute, asked once, for consumers with different bins.
 
-Reference: Zheng, Yan, Duan, Tang, Tian, "Histogram publication over numerical values under local differential privacy", 2021:
-SHP (section 4.1), CHP (4.2), the split baseline and sampling (5). Theorem 2's ratio is ((1-f/2)/(f/2))^2, and bins are half-open
-(erratum 9). They are methods like any other: a plan over the bins of the schema's attribute, a tally, and what it says.
+Reference: Zheng, Yan, Duan, Tang, Tian, "Histogram publication over numerical values under
+local differential privacy", 2021: SHP (section 4.1), CHP (4.2), the split baseline and
+sampling (5). Theorem 2's ratio is ((1-f/2)/(f/2))^2, and bins are half-open (erratum 9).
 """
 
 from __future__ import annotations
@@ -36,17 +36,21 @@ from dither.schema import Attribute, Schema
 from dither.tally import CountTally
 from dither.types import Floats, Integers, JsonObject
 
-SHARE = 0.8  # the paper's sampling ratio
-_HAIR = (
-    1 - 1e-12
-)  # parts of epsilon stay this much below their share, so that rounding up cannot carry their sum past it
+# The paper's sampling ratio.
+SHARE = 0.8
+# Parts of epsilon are reduced by this factor, so that rounding cannot carry their sum past it.
+_ROUNDING = 1 - 1e-12
 
 
 @dataclass(frozen=True)
 class HistogramParameters:
-    """`consumers`: who wants which bins, as numbers of bins ("3,5,7") or as JSON; `mechanism`: through what everybody answers.
+    """Parameters of the histogram methods.
 
-    In JSON each consumer is a number of bins, a list of edges, or an object with a name, bins, width or edges, and an epsilon.
+    Attributes:
+        consumers: The consumers' bins, as numbers of bins ("3,5,7") or as JSON. In JSON each
+            consumer is a number of bins, a list of edges, or an object with a name, bins,
+            width or edges, and an epsilon.
+        mechanism: The mechanism of all participants.
     """
 
     consumers: str = "10"
@@ -58,7 +62,7 @@ class HistogramParameters:
 
 @dataclass(frozen=True)
 class _SampledParameters(HistogramParameters):
-    """The same, and the `share` of the people that is asked."""
+    """`share` is the share of the participants who are asked."""
 
     share: float = SHARE
 
@@ -69,13 +73,13 @@ class _SampledParameters(HistogramParameters):
 
 @dataclass(frozen=True)
 class SmartParameters(HistogramParameters):
-    """The same, and the `objective` that the report is made for: the mean or the worst variance of the bins."""
+    """`objective` is what the report minimises: the mean or the worst variance of the bins."""
 
     objective: Objective = "mean"
 
 
 def consumers_from_text(text: str, low: float, high: float) -> tuple[Consumer, ...]:
-    """The consumers that a parameter names."""
+    """The consumers of a `consumers` parameter."""
     try:
         given = json.loads(text if text.lstrip()[:1] in ("[", "{") else f"[{text}]")
     except (RecursionError, ValueError):
@@ -87,12 +91,12 @@ def consumers_from_text(text: str, low: float, high: float) -> tuple[Consumer, .
 
 
 def consumers_to_text(consumers: Iterable[Consumer]) -> str:
-    """The inverse."""
+    """The inverse of `consumers_from_text`."""
     return json.dumps([asdict(consumer) for consumer in consumers])
 
 
 def smallest(consumers: Sequence[Consumer], epsilon: float) -> float:
-    """The smallest epsilon that anybody asked for."""
+    """The smallest epsilon of the campaign and its consumers."""
     return min([epsilon, *(c.epsilon for c in consumers if c.epsilon is not None)])
 
 
@@ -100,7 +104,7 @@ H = TypeVar("H", bound=HistogramParameters)
 
 
 def numeric_attribute(name: str, partition: Partition) -> Attribute:
-    """An attribute with these bins; a single one, of which there is nothing to ask, is halved, since an attribute has two."""
+    """An attribute with these bins; a single bin is halved, since an attribute needs two."""
     edges = partition.edges
     return Attribute(
         name,
@@ -110,14 +114,14 @@ def numeric_attribute(name: str, partition: Partition) -> Attribute:
 
 
 def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
-    """What the cells say of an attribute, with the noise's standard errors: who was drawn is the release's to add."""
+    """The attribute's marginal with the standard errors of the noise; sampling errors excluded."""
     return Marginal((name,), cells.counts / cells.population, np.sqrt(cells.noise_variances()), n)
 
 
 class HistogramMachine(ProtocolMachine[H]):
-    """One round about one number; `answer` gives each consumer's counts.
+    """One round about one number; `answer` returns each consumer's counts.
 
-    `overview` are the bins for those who name no consumer, where a method does not need one.
+    `overview` has the bins of a method that needs no consumers.
     """
 
     overview: ClassVar[tuple[int, ...]] = ()
@@ -127,8 +131,8 @@ class HistogramMachine(ProtocolMachine[H]):
         for attribute in campaign.schema:
             if attribute.kind != "numeric" or attribute.missing or attribute.atoms:
                 raise SchemaError(
-                    f"method {self.method!r} asks for a number by its bins alone, without atoms or missing answers, which "
-                    f"{attribute.name!r} is not; choose another attribute, or 'independent', which takes any",
+                    f"method {self.method!r} needs a numeric attribute without atoms or missing answers, which "
+                    f"{attribute.name!r} is not; choose another attribute, or the method 'independent'",
                     where=attribute.name,
                 )
         self.low, self.high = (
@@ -140,16 +144,16 @@ class HistogramMachine(ProtocolMachine[H]):
     @classmethod
     @abstractmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        """What a collection for these consumers asks about a number in [low, high]."""
+        """The schema of a collection for these consumers about a number in [low, high]."""
 
     @cached_property
     @abstractmethod
     def _questions(self) -> tuple[Question, ...]:
-        """What is asked, one question per attribute; none where everybody is in the same bin."""
+        """One question per attribute; none for an attribute with a single bin."""
 
     @property
     def share(self) -> float:
-        """The share of the people that is asked."""
+        """The share of the participants who are asked."""
         return 1.0
 
     @cached_property
@@ -165,17 +169,17 @@ class HistogramMachine(ProtocolMachine[H]):
 
     @property
     def epsilon(self) -> float:
-        """What a participant spends."""
+        """The epsilon that a participant spends."""
         return 0.0 if self._round is None else self._round.epsilon
 
     @property
     def bits(self) -> int:
-        """What a participant sends."""
+        """The bits that a participant sends."""
         return sum(question.mechanism.report_bits for question in self._questions)
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """The randomisers' names."""
+        """The mechanisms' names."""
         return tuple(question.mechanism.name for question in self._questions)
 
     def _tally(self) -> CountTally | None:
@@ -184,7 +188,7 @@ class HistogramMachine(ProtocolMachine[H]):
 
     @property
     def population(self) -> int:
-        """How many people the counts are about: all who were to take part, or as many as the reports stand for."""
+        """The population of the counts: the planned one, or the one inferred from the reports."""
         tally = self._tally()
         planned = max(1, round(self.share * self.campaign.participants))
         if tally is None or tally.participants == planned:
@@ -208,7 +212,7 @@ class HistogramMachine(ProtocolMachine[H]):
 
 
 class PartitionMachine(HistogramMachine[H]):
-    """Everybody is asked for the cell of one partition, of which every consumer's bins are sums."""
+    """One question about the cell of a partition; every consumer's bins are sums of cells."""
 
     def __init__(self, campaign: Campaign, parameters: H) -> None:
         super().__init__(campaign, parameters)
@@ -237,7 +241,7 @@ class PartitionMachine(HistogramMachine[H]):
 
     @cached_property
     def cells(self) -> CellEstimates | None:
-        """The partition's cells; None where there is but one."""
+        """The partition's cells; None if it has only one."""
         tally = self._tally()
         return None if tally is None else self._cells(tally.counts[0], tally.participants)
 
@@ -252,8 +256,8 @@ class PartitionMachine(HistogramMachine[H]):
 
     def answer(self) -> ConsumerCounts:
         if self.cells is None:
-            everybody = tuple(np.full(c.bins, float(self.population)) for c in self.consumers)
-            return ConsumerCounts(everybody, tuple(np.zeros(c.bins) for c in self.consumers), None)
+            totals = tuple(np.full(c.bins, float(self.population)) for c in self.consumers)
+            return ConsumerCounts(totals, tuple(np.zeros(c.bins) for c in self.consumers), None)
         return ConsumerCounts(*read_off(self.cells, self.consumers), self.cells)
 
     def measured(self) -> list[Marginal]:
@@ -263,14 +267,14 @@ class PartitionMachine(HistogramMachine[H]):
 
 
 class Chp(PartitionMachine[HistogramParameters]):
-    """Everybody answers once over the union of all edges, at the smallest epsilon asked; consumers may share what they get."""
+    """Participants answer once over the union of all edges, at the smallest epsilon requested."""
 
     method = "chp"
     parameters_class = HistogramParameters
 
 
 class Shp(Chp):
-    """CHP with a single consumer; for several it would have to be run again for each, and every run spends epsilon."""
+    """CHP with a single consumer."""
 
     method = "shp"
 
@@ -285,10 +289,10 @@ class Shp(Chp):
 
 
 class SampledChp(PartitionMachine[_SampledParameters]):
-    """A random share of the participants answers as in CHP, the rest stays silent.
+    """CHP with a random sample of the participants.
 
-    No amplification is counted: the collector sees the reports themselves, and a report's likelihood ratio is e^epsilon whoever
-    was drawn (erratum 5). The errors include who was drawn.
+    Sampling does not amplify the guarantee: the collector sees who reports, and a report's
+    likelihood ratio is e^epsilon (erratum 5). The errors include the sampling error.
     """
 
     method = "sampled"
@@ -304,7 +308,7 @@ class SampledChp(PartitionMachine[_SampledParameters]):
 
 
 class Smart(PartitionMachine[SmartParameters]):
-    """CHP with a report made for the consumers' own bins, wherever that is no worse for anybody (`smart.py`)."""
+    """CHP with a report designed for the consumers' bins, if that harms no consumer (`smart.py`)."""
 
     method = "smart"
     parameters_class = SmartParameters
@@ -351,9 +355,9 @@ class Smart(PartitionMachine[SmartParameters]):
 
 
 class Split(HistogramMachine[HistogramParameters]):
-    """The paper's baseline: every participant answers every consumer, at a share of epsilon each; the parts add up.
+    """The paper's baseline: every participant answers every consumer at a part of epsilon.
 
-    The schema has one attribute per consumer, with that consumer's bins of the same number.
+    The schema has one attribute per consumer, with that consumer's bins.
     """
 
     method = "split"
@@ -361,11 +365,11 @@ class Split(HistogramMachine[HistogramParameters]):
 
     @classmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        own = [union([consumer], low, high) for consumer in consumers]
+        partitions = [union([consumer], low, high) for consumer in consumers]
         names = [
             name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers
         ]
-        return Schema(tuple(map(numeric_attribute, names, own)))
+        return Schema(tuple(map(numeric_attribute, names, partitions)))
 
     def __init__(self, campaign: Campaign, parameters: HistogramParameters) -> None:
         super().__init__(campaign, parameters)
@@ -380,7 +384,9 @@ class Split(HistogramMachine[HistogramParameters]):
     @cached_property
     def _questions(self) -> tuple[Question, ...]:
         share = (
-            self.campaign.epsilon / len(self.consumers) * (_HAIR if len(self.consumers) > 1 else 1)
+            self.campaign.epsilon
+            / len(self.consumers)
+            * (_ROUNDING if len(self.consumers) > 1 else 1)
         )
         return tuple(
             Question(
@@ -394,7 +400,7 @@ class Split(HistogramMachine[HistogramParameters]):
         )
 
     def _asked(self) -> dict[str, PureCells]:
-        """What each attribute that was asked about showed."""
+        """The cells of each attribute that was asked."""
         tally = self._tally()
         if tally is None:
             return {}
@@ -420,7 +426,7 @@ class Split(HistogramMachine[HistogramParameters]):
                 )
             counts.append(count)
             variances.append(variance)
-        # Late questions are answered from what was asked for the consumer with the most bins.
+        # Later questions are answered from the cells of the consumer with the most bins.
         finest = max(asked.values(), key=lambda cells: cells.partition.cells, default=None)
         return ConsumerCounts(tuple(counts), tuple(variances), finest)
 

@@ -1,6 +1,6 @@
 """The method `ranges`: one report designed for every interval of a line.
 
-It answers ranges, quantiles and means that nobody named before the collection. A participant
+It answers ranges, quantiles and means that are chosen after the collection. A participant
 answers once, at full epsilon, about one of 128 cells of equal width. The first and the last cell
 are divided further, because values often concentrate at the ends of a range. Every edge that a
 consumer named is an edge of a cell too. The report is the optimal design for all intervals. Raw
@@ -18,8 +18,7 @@ is Akaike's with the effective degrees of freedom of a penalised fit (Hastie, Ti
 and a price of 2.5 instead of 2 for each: the best of many fits looks better than it is, which a
 higher price corrects (Bhansali, Downham, Biometrika 1977). The choice uses the noisy reports alone
 and costs no privacy. The likelihood is that of the outputs' least-variance linear estimate, which
-with its information matrix contains all that the reports tell when there are many participants;
-both are taken at a rough fit by EM.
+with its information matrix is asymptotically sufficient; both are computed at a rough fit by EM.
 """
 
 from __future__ import annotations
@@ -103,20 +102,24 @@ class RangesSettings:
 SETTINGS = RangesSettings()
 
 
-_STRONG = (1e6, 1e5, 1e4)  # an even density, or an exponential one, and hardly anything else
+# With these strengths the density is even or exponential.
+_STRONG = (1e6, 1e5, 1e4)
 # Strengths of the penalties on first and on second differences.
 _FIRST = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)
 _SECOND = (*_STRONG, 1000.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
 
 
-def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Floats:
-    """The cells' shares, all above zero and adding up to one.
+def likely_density(probabilities: Floats, outputs: AnyIntegers, widths: Floats) -> Floats:
+    """The cells' most likely shares, all above zero with sum one.
 
-    `chances` has the chance of each output (rows) in each cell (columns), `outputs` how often each was reported, `widths` how wide
-    the cells are on the line.
+    Args:
+        probabilities: Probability of each output (rows) in each cell (columns).
+        outputs: Reports of each output.
+        widths: Widths of the cells on the line.
     """
-    with threadpool_limits(1):  # matrices of this size lose time by being shared out
-        evidence = Evidence.of(chances, np.asarray(outputs, np.float64), widths)
+    # Threads slow down matrices of this size.
+    with threadpool_limits(1):
+        evidence = DensityEvidence.of(probabilities, np.asarray(outputs, np.float64), widths)
         fits = [
             fit
             for order, strengths in ((1, _FIRST), (2, _SECOND))
@@ -130,13 +133,13 @@ def likely_density(chances: Floats, outputs: AnyIntegers, widths: Floats) -> Flo
 
 
 def rough_shares(
-    chances: Floats, outputs: Floats, widths: Floats, steps: int = SETTINGS.rough_steps
+    probabilities: Floats, outputs: Floats, widths: Floats, steps: int = SETTINGS.rough_steps
 ) -> Floats:
-    """A few steps of EM from an even density, with a little of that density left in it."""
+    """A few steps of EM from an even density, mixed with a little of that density."""
     even = widths / widths.sum()
     shares, total = even, outputs.sum()
     for _ in range(steps):
-        shares = shares * (chances.T @ (outputs / (chances @ shares))) / total
+        shares = shares * (probabilities.T @ (outputs / (probabilities @ shares))) / total
     return np.asarray(
         (1 - SETTINGS.even_part) * shares + SETTINGS.even_part * even, dtype=np.float64
     )
@@ -144,7 +147,7 @@ def rough_shares(
 
 @dataclass(frozen=True)
 class _DensityFit:
-    """Shares, the logarithms of the density behind them, and the criterion."""
+    """Shares, the logarithms of their density, and the criterion."""
 
     shares: Floats
     logs: Floats
@@ -152,8 +155,8 @@ class _DensityFit:
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """The linear estimate of the cells' shares, the information of one report, how many reports, and a rough fit."""
+class DensityEvidence:
+    """The linear estimate of the shares, the information of one report, and a rough fit."""
 
     estimate: Floats
     information: Floats
@@ -162,16 +165,18 @@ class Evidence:
     rough: Floats
 
     @classmethod
-    def of(cls, chances: Floats, outputs: Floats, widths: Floats) -> Evidence:
-        """What reports say, weighed as is best near their rough fit."""
-        rough = rough_shares(chances, outputs, widths)
-        expected = chances @ rough
-        information = chances.T @ (chances / expected[:, None])
-        estimate = np.linalg.solve(information, chances.T @ (outputs / expected) / outputs.sum())
+    def of(cls, probabilities: Floats, outputs: Floats, widths: Floats) -> DensityEvidence:
+        """The estimate of least variance near the rough fit."""
+        rough = rough_shares(probabilities, outputs, widths)
+        expected = probabilities @ rough
+        information = probabilities.T @ (probabilities / expected[:, None])
+        estimate = np.linalg.solve(
+            information, probabilities.T @ (outputs / expected) / outputs.sum()
+        )
         return cls(estimate, information, float(outputs.sum()), widths / widths.sum(), rough)
 
     def path(self, order: int, strengths: tuple[float, ...]) -> list[_DensityFit]:
-        """Fits from the smoothest to the roughest, each from the one before."""
+        """Fits from the smoothest to the roughest, each started from the previous one."""
         out: list[_DensityFit] = []
         logs = np.log(self.rough.mean() * np.ones_like(self.rough))
         for strength in strengths:
@@ -181,7 +186,7 @@ class Evidence:
 
     @cached_property
     def _differences(self) -> tuple[Floats, Floats]:
-        """First and second differences of the logarithms per distance of the cells' middles, in units of the mean cell."""
+        """First and second differences of the logarithms, per distance of the cells' centres."""
         wide = self.widths * len(self.widths)
         apart = (wide[1:] + wide[:-1]) / 2
         first = np.diff(np.eye(len(wide)), axis=0)
@@ -190,7 +195,7 @@ class Evidence:
         return first / np.sqrt(apart)[:, None], second
 
     def fit(self, differences: Floats, strength: float, logs: Floats) -> _DensityFit:
-        """The most likely density under a penalty, by Newton's method with the expected curvature, damped where needed."""
+        """The most likely density under a penalty, by damped Newton steps."""
         penalty = strength * differences.T @ differences
         now, damping = self._loss(logs, penalty), 1e-6
         for _ in range(SETTINGS.newton_steps):
@@ -206,7 +211,7 @@ class Evidence:
                     break
                 damping *= 8
             else:
-                break  # no step downhill is left that floats can tell
+                break  # no step reduces the loss in float precision
             logs, gained, now = logs + step, now - ahead, ahead
             logs = logs - logs.max()
             damping = max(damping / 4, 1e-9)
@@ -223,14 +228,14 @@ class Evidence:
         return float(self.reports * miss @ self.information @ miss + logs @ penalty @ logs) / 2
 
     def _local(self, logs: Floats, penalty: Floats) -> tuple[Floats, Floats]:
-        """The expected curvature of the loss and the direction of its fall."""
+        """The expected curvature of the loss and its negative gradient."""
         shares = self._shares(logs)
-        turn = np.diag(shares) - np.outer(shares, shares)  # how shares change with the logarithms
-        known = self.reports * turn @ self.information
-        return known @ turn + penalty, known @ (self.estimate - shares) - penalty @ logs
+        jacobian = np.diag(shares) - np.outer(shares, shares)
+        weighted = self.reports * jacobian @ self.information
+        return weighted @ jacobian + penalty, weighted @ (self.estimate - shares) - penalty @ logs
 
     def _criterion(self, logs: Floats, penalty: Floats) -> float:
-        """The loss without the penalty, twice, and the price of the effective degrees of freedom."""
+        """Twice the loss without penalty, plus the price of the effective degrees of freedom."""
         shares = self._shares(logs)
         curvature, _ = self._local(logs, penalty)
         known = curvature - penalty
@@ -241,7 +246,8 @@ class Evidence:
 
 
 MAX_CELLS = 256
-MIN_EPSILON = 1e-6  # below, floats cannot tell the sets apart that the search compares
+# Below this epsilon the search cannot distinguish sets in float precision.
+_MIN_EPSILON = 1e-6
 _ROOT = np.sqrt(2.0)
 
 
@@ -249,22 +255,27 @@ _ROOT = np.sqrt(2.0)
 def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
     """The strategy for all intervals of a line of cells.
 
-    Beyond epsilon 12 nothing is left to gain, and less is spent than asked. On one computer the same cells and epsilon give the
-    same strategy; whoever needs it elsewhere keeps its whole numbers (`ProtocolMachine.design`).
+    Above epsilon 12 nothing can be gained, so no more is spent. The strategy is deterministic
+    on one machine; to use it on another, store its integers (`ProtocolMachine.design`).
+
+    Raises:
+        ParameterError: `cells` or `epsilon` is out of range.
     """
     check_whole("cells", cells, 2, MAX_CELLS)
     spent = min(check_epsilon(epsilon), MAX_EPSILON)
-    if spent < MIN_EPSILON:
+    if spent < _MIN_EPSILON:
         raise ParameterError(
-            f"method 'ranges' takes an epsilon of {MIN_EPSILON:g} or more, not {epsilon:g}; raise it, or use chp",
+            f"method 'ranges' takes an epsilon of {_MIN_EPSILON:g} or more, not {epsilon:g}; raise it, or use chp",
             where="epsilon",
             value=epsilon,
         )
-    with threadpool_limits(1):  # matrices of this size lose time by being shared out
+    # Threads slow down matrices of this size.
+    with threadpool_limits(1):
         made = design_strategy(_optimise_intervals(cells + cells % 2, spent), spent)
     if made.cells == cells:
         return made
-    # One cell more has a middle to mirror at; nobody is in it, and the other cells' draws are what they are without it.
+    # The search needs an even number of cells. The extra cell stays empty, and dropping it does
+    # not change the draws of the others.
     within = (1 << cells) - 1
     return SetStrategy(
         cells, tuple(mask & within for mask in made.sets), made.high, made.low, made.rest[:cells]
@@ -272,7 +283,7 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
 
 
 def interval_gram(cells: int) -> Floats:
-    """W'W of all intervals of the line, each row weighed by one over their number: in how many both of two cells lie."""
+    """W'W of all intervals: the share of intervals that contain both of two cells."""
     place = np.arange(cells)
     together = np.minimum.outer(place + 1, place + 1) * (cells - np.maximum.outer(place, place))
     return np.asarray(together / (cells * (cells + 1) / 2), dtype=np.float64)
@@ -280,7 +291,10 @@ def interval_gram(cells: int) -> Floats:
 
 @dataclass(frozen=True)
 class _Mirrored:
-    """The problem in the basis of symmetric and antisymmetric vectors; one of each pair of mirrored sets stands for both."""
+    """The problem in the basis of symmetric and antisymmetric vectors.
+
+    One of each pair of mirrored sets represents both.
+    """
 
     cells: int
     ratio: float
@@ -295,9 +309,9 @@ class _Mirrored:
         same, across = (symmetric + anti) / 2, (symmetric - anti) / 2
         return np.block([[same, across[:, ::-1]], [across[::-1], same[::-1, ::-1]]])
 
-    def balance(self, chances: Floats, symmetric: Floats) -> Floats:
-        """The nearest chances in relative entropy under which every cell's add up to one: Newton's method on the dual."""
-        dual, current = np.zeros(symmetric.shape[1]), chances
+    def balance(self, probabilities: Floats, symmetric: Floats) -> Floats:
+        """Project onto the constraint in relative entropy, by Newton's method on the dual."""
+        dual, current = np.zeros(symmetric.shape[1]), probabilities
         for _ in range(60):
             miss = current @ symmetric - _ROOT / self.cells
             if np.abs(miss).max() < 1e-12:
@@ -308,18 +322,19 @@ class _Mirrored:
             )
             reach = float(np.abs(symmetric @ step).max())
             dual -= step / max(1.0, reach / 2.0)  # a long step could overflow the exponential
-            current = chances * np.exp(symmetric @ dual)
+            current = probabilities * np.exp(symmetric @ dual)
         return np.asarray(current, dtype=np.float64)
 
     def improve(
-        self, sets: Flags, chances: Floats, steps: int
+        self, sets: Flags, probabilities: Floats, steps: int
     ) -> tuple[Floats, tuple[Floats, Floats]]:
-        """Multiplicative steps; gives the chances and how much each product of cells still matters, in both parts."""
+        """Multiplicative steps; returns the probabilities and both parts of the matrix B."""
         parts = self.split(likelihood_shares(sets, self.ratio))
-        chances = self.balance(chances, parts[0])
+        probabilities = self.balance(probabilities, parts[0])
         for step in range(steps + 1):
             inverses = [
-                np.linalg.inv(self.cells * (part * chances[:, None]).T @ part) for part in parts
+                np.linalg.inv(self.cells * (part * probabilities[:, None]).T @ part)
+                for part in parts
             ]
             pulls = [
                 inverse @ gram @ inverse for inverse, gram in zip(inverses, self.grams, strict=True)
@@ -331,12 +346,12 @@ class _Mirrored:
                 for part, pull in zip(parts, pulls, strict=True)
             )
             now = sum(float(np.trace(g @ i)) for g, i in zip(self.grams, inverses, strict=True))
-            chances = self.balance(chances * (gain / now) ** SETTINGS.step, parts[0])
-        return chances, (pulls[0], pulls[1])
+            probabilities = self.balance(probabilities * (gain / now) ** SETTINGS.step, parts[0])
+        return probabilities, (pulls[0], pulls[1])
 
 
 def _optimise_intervals(cells: int, epsilon: float) -> Design:
-    """The sets for an even number of cells and how often each is used: drawn along the workload at first, then searched for."""
+    """The sets for an even number of cells, drawn along the workload and then searched for."""
     ratio, rng = float(np.exp(epsilon)), np.random.default_rng(cells)
     gram = interval_gram(cells)
     gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
@@ -344,26 +359,32 @@ def _optimise_intervals(cells: int, epsilon: float) -> Design:
     same, across = gram[:half, :half], gram[:half, : half - 1 : -1]
     problem = _Mirrored(cells, ratio, (same + across, same - across))
     sets = _first_sets(cells, ratio, rng)
-    chances = np.full(len(sets), 1 / len(sets))
+    probabilities = np.full(len(sets), 1 / len(sets))
     for _ in range(SETTINGS.rounds):
-        chances, pulls = problem.improve(sets, chances, SETTINGS.steps)
-        found = _one_of_each(_search(problem, sets, chances, pulls, rng))
-        sets, chances = _most_used(sets, chances, SETTINGS.drawn)
+        probabilities, pulls = problem.improve(sets, probabilities, SETTINGS.steps)
+        found = _one_of_each(_search(problem, sets, probabilities, pulls, rng))
+        sets, probabilities = _most_used(sets, probabilities, SETTINGS.drawn)
         fresh = found[~_known(sets, found)]
         if len(fresh):
             sets = np.concatenate([sets, fresh])
-            chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
-    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps // 2)
-    sets, chances = _most_used(sets, chances, max(SETTINGS.kept, SETTINGS.kept_per_cell * cells))
-    chances, _ = problem.improve(sets, chances, SETTINGS.last_steps)
-    return _both(sets, chances, ratio)
+            probabilities = np.concatenate(
+                [0.9 * probabilities, np.full(len(fresh), 0.1 / len(fresh))]
+            )
+    probabilities, _ = problem.improve(sets, probabilities, SETTINGS.last_steps // 2)
+    sets, probabilities = _most_used(
+        sets, probabilities, max(SETTINGS.kept, SETTINGS.kept_per_cell * cells)
+    )
+    probabilities, _ = problem.improve(sets, probabilities, SETTINGS.last_steps)
+    return _both(sets, probabilities, ratio)
 
 
-def _both(sets: Flags, chances: Floats, ratio: float) -> Design:
-    """The design with the mirror images in it; a set that is its own image is there once."""
+def _both(sets: Flags, probabilities: Floats, ratio: float) -> Design:
+    """The design with mirror images; a symmetric set appears once."""
     alone = (sets == sets[:, ::-1]).all(axis=1)
     whole = np.concatenate([sets, sets[~alone][:, ::-1]])
-    shares = np.concatenate([np.where(alone, chances, chances / 2), chances[~alone] / 2])
+    shares = np.concatenate(
+        [np.where(alone, probabilities, probabilities / 2), probabilities[~alone] / 2]
+    )
     posterior = likelihood_shares(whole, ratio)
     return Design(whole, shares, whole.shape[1] * shares * posterior.min(axis=1))
 
@@ -392,7 +413,7 @@ def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
 
 
 def _one_of_each(sets: Flags) -> Flags:
-    """Of each set and its mirror image the one that comes first, once."""
+    """The first of each set and its mirror image, without duplicates."""
     own, image = np.packbits(sets, axis=1), np.packbits(sets[:, ::-1], axis=1)
     first = np.array(
         [a.tobytes() <= b.tobytes() for a, b in zip(own, image, strict=True)], dtype=bool
@@ -403,18 +424,18 @@ def _one_of_each(sets: Flags) -> Flags:
 def _search(
     problem: _Mirrored,
     sets: Flags,
-    chances: Floats,
+    probabilities: Floats,
     pulls: tuple[Floats, Floats],
     rng: np.random.Generator,
 ) -> Flags:
-    """Sets that break the optimality condition, reached from sets in use (`smart.fresh_sets`)."""
+    """Sets that violate the optimality condition, searched from sets in use."""
     posterior = likelihood_shares(sets, problem.ratio)
     symmetric, anti = problem.split(posterior)
     gain = problem.cells * (
         np.einsum("ij,ij->i", symmetric @ pulls[0], symmetric)
         + np.einsum("ij,ij->i", anti @ pulls[1], anti)
     )
-    root = np.sqrt(chances)
+    root = np.sqrt(probabilities)
     price = np.linalg.lstsq(symmetric * root[:, None], gain * root, rcond=None)[0] / _ROOT
     tried = sets[
         rng.choice(len(sets), size=min(SETTINGS.searched, len(sets)), replace=False)
@@ -424,11 +445,11 @@ def _search(
     return fresh_sets(tried, problem.join(*pulls), whole_price, problem.ratio, ones, rng)
 
 
-def _most_used(sets: Flags, chances: Floats, most: int) -> tuple[Flags, Floats]:
+def _most_used(sets: Flags, probabilities: Floats, most: int) -> tuple[Flags, Floats]:
     if len(sets) <= most:
-        return sets, chances
-    kept = np.sort(np.argsort(-chances, kind="stable")[:most])
-    return sets[kept], chances[kept]
+        return sets, probabilities
+    kept = np.sort(np.argsort(-probabilities, kind="stable")[:most])
+    return sets[kept], probabilities[kept]
 
 
 def _known(sets: Flags, wanted: Flags) -> Flags:
@@ -438,29 +459,29 @@ def _known(sets: Flags, wanted: Flags) -> Flags:
 
 CELLS = 128
 _END_PARTS = 8
-_END_CUTS = (
-    1,
-    2,
-    4,
-)  # the first and the last cell have edges at an eighth, a quarter and a half of them
-OVERVIEW = 16  # bins for those who name no consumer; their edges are edges of cells
-RangeMechanism = Literal["strategy", "square-wave"]
+# The first and the last cell are cut at an eighth, a quarter and a half.
+_END_CUTS = (1, 2, 4)
+# Bins if no consumer is named; their edges are edges of cells.
+_OVERVIEW = 16
+_RangeMechanism = Literal["strategy", "square-wave"]
 
 
 @dataclass(frozen=True)
 class _RangesParameters(HistogramParameters):
-    """`consumers`: who wants which bins besides; `mechanism`: strategy (made for all ranges) or square-wave."""
+    """`consumers`: their bins; `mechanism`: strategy (designed for all ranges) or square-wave."""
 
-    consumers: str = str(OVERVIEW)
-    mechanism: RangeMechanism = "strategy"
+    consumers: str = str(_OVERVIEW)
+    mechanism: _RangeMechanism = "strategy"
 
     def __post_init__(self) -> None:
-        """The mechanisms of other methods are of no use here; these two are checked as they are read."""
+        """Skip the base class's check: this method has other mechanisms, checked by their type."""
 
 
 def range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
-    """Cells of equal width, finer at both ends, with every consumer's edges among theirs, at most 256; who names 128 cells or more
-    gets those."""
+    """At most 256 cells of equal width, finer at both ends, with every consumer's edges.
+
+    Consumers whose edges make 128 cells or more get those cells.
+    """
     partition = union(consumers, low, high)
     if partition.cells < CELLS:
         even = Consumer.by_count(CELLS, low, high)
@@ -487,11 +508,11 @@ def _ends(low: float, high: float) -> Consumer:
 
 
 class Ranges(PartitionMachine[_RangesParameters]):
-    """Everybody answers once through a report made for all intervals; estimates are smooth, and raw counts stay beside them."""
+    """One report designed for all intervals; estimates are smooth, raw counts are kept."""
 
     method = "ranges"
     parameters_class = _RangesParameters
-    overview = (OVERVIEW,)
+    overview = (_OVERVIEW,)
 
     @classmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
@@ -518,11 +539,11 @@ class Ranges(PartitionMachine[_RangesParameters]):
         kept = mechanism_from_json(design)
         if not isinstance(kept, SetStrategy) or kept.cells != self.partition.cells:
             raise ReportError(
-                f"the mechanism that was kept is no strategy for {self.partition.cells} cells"
+                f"the stored mechanism is not a strategy for {self.partition.cells} cells"
             )
         if kept.epsilon > self._budget:
             raise PrivacyError(
-                f"the mechanism that was kept spends epsilon {kept.epsilon}", where="epsilon"
+                f"the stored mechanism spends epsilon {kept.epsilon}", where="epsilon"
             )
         self._mechanism = kept
 
@@ -560,16 +581,16 @@ class Ranges(PartitionMachine[_RangesParameters]):
 
 @dataclass(frozen=True)
 class _WaveParameters(_RangesParameters):
-    """`consumers`: who wants which bins; the mechanism is the square wave."""
+    """`consumers`: their bins; the mechanism is the square wave."""
 
-    mechanism: RangeMechanism = "square-wave"
+    mechanism: _RangeMechanism = "square-wave"
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.mechanism, ("square-wave",))
 
 
 class Wave(Ranges):
-    """The same cells asked through the square wave of Li et al., with their own estimate."""
+    """The cells of `ranges` through the square wave of Li et al., with its estimate."""
 
     method = "square-wave"
     parameters_class = _WaveParameters

@@ -1,21 +1,23 @@
-"""A mechanism made for the consumers' own bins instead of for single cells, never worse than CHP.
+"""A mechanism designed for the consumers' bins instead of single cells, never worse than CHP.
 
-CHP asks for cells and sums them, so a wide bin of a fine partition pays for every cell in it (erratum 9). Here the
-report itself is chosen for the bins that will be read off (`optimise`): a participant still sends one report at full
-epsilon. The choice uses the consumers' edges and epsilon only. It is taken if, for every consumer and whatever cell a
-person is in, that person's report adds no more variance than CHP's would; else CHP's own report is used. So the
-expected squared error is at or below CHP's for each consumer on any data.
+CHP asks for cells and sums them, so the noise of a wide bin grows with its cells (erratum 9).
+Here the report is designed for the bins (`optimise`): a participant still sends one report at
+full epsilon. The design uses the consumers' edges and epsilon only, no data. It is used if, for
+every consumer and every cell, a report adds no more variance than CHP's. Its expected squared
+error is therefore at most CHP's for each consumer on any data. Otherwise CHP's report is used.
 
-Which sets of cells the outputs should favour, and how often, is the design with the least variance of given sums of cells.
-With E = e^epsilon an output that favours a set S has likelihood proportional to s = 1 + (E-1)[u in S] over the cells
-u. Let c be how much each of the k cells counts (they add up to k; all 1 unless told), p = s/(s c), and pi the
-outputs' chances when cells are as frequent as they count. Unbiased estimates of workload W then have variance tr(W
-A^-1 W') less a constant, averaged over cells by c, with A = k sum(pi p p') (McKenna, Maity, Mazumdar, Miklau, "A
-workload-adaptive mechanism for linear queries under local differential privacy", VLDB 2020, theorem 3.3, there with c
-= 1). For given sets this is an A-optimal design, convex in pi, under the linear constraint sum(pi p) = 1/k (every
-cell's chances add up to one). It is solved by multiplicative steps, each followed by an exact projection in relative
-entropy onto the constraint; sets are found by local search for the one that breaks the optimality condition k p'Bp <=
-mu p most (column generation). No design reads data.
+A design is the sets of cells that outputs favour and their probabilities, with the least
+variance of given sums of cells. With E = e^epsilon an output that favours a set S has
+likelihood proportional to s = 1 + (E-1)[u in S] over the cells u. Let c be the weights of the k
+cells (with sum k; all 1 by default), p = s/(s c), and pi the outputs' probabilities if cells
+are as frequent as their weights. Unbiased estimates of workload W then have variance
+tr(W A^-1 W') less a constant, averaged over cells by c, with A = k sum(pi p p') (McKenna,
+Maity, Mazumdar, Miklau, "A workload-adaptive mechanism for linear queries under local
+differential privacy", VLDB 2020, theorem 3.3, there with c = 1). For given sets this is an
+A-optimal design, convex in pi, under the linear constraint sum(pi p) = 1/k (the probabilities
+of every cell add up to one). It is solved by multiplicative steps, each followed by an exact
+projection in relative entropy onto the constraint. Sets are found by local search for the one
+that violates the optimality condition k p'Bp <= mu p most (column generation).
 """
 
 from __future__ import annotations
@@ -72,12 +74,13 @@ SETTINGS = SmartSettings()
 
 Objective = Literal["mean", "worst"]
 
-MAX_EPSILON = 12.0  # beyond, nothing is left to gain over randomised response, and e^epsilon swamps the arithmetic
+# Above this epsilon randomised response is as good, and e^epsilon exceeds float precision.
+MAX_EPSILON = 12.0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The mechanism chosen, and each consumer's predicted variance over CHP's in the cell where that is largest."""
+    """The chosen mechanism, and each consumer's largest predicted variance relative to CHP's."""
 
     mechanism: Mechanism
     ratios: tuple[float, ...]
@@ -85,18 +88,18 @@ class Choice:
 
     @cached_property
     def decoder(self) -> Floats | None:
-        """The decoder of a strategy, made for cells as frequent as they count."""
+        """The decoder of a strategy for the cell weights `counts_for`."""
         if not isinstance(self.mechanism, SetStrategy):
             return None
         return self.mechanism.decoder(np.asarray(self.counts_for))
 
     @property
     def gain(self) -> float:
-        """By how much the mean variance over the consumers is below CHP's."""
+        """The relative reduction of the consumers' mean variance below CHP's."""
         return 1 - float(np.mean(self.ratios))
 
     def to_json(self) -> JsonObject:
-        """Whole numbers for the mechanism: the search for it is in floats, which no two computers need round alike."""
+        """The choice with the mechanism's integers, since searches in floats differ by machine."""
         return {
             "mechanism": self.mechanism.to_json(),
             "ratios": list(self.ratios),
@@ -105,7 +108,12 @@ class Choice:
 
     @classmethod
     def from_json(cls, data: JsonObject, cells: int, consumers: int, epsilon: float) -> Choice:
-        """A choice that was kept, for so many cells and consumers at most this epsilon."""
+        """Read a stored choice and check it against the cells, consumers and epsilon.
+
+        Raises:
+            ReportError: The choice is malformed or has other cells or consumers.
+            PrivacyError: The mechanism exceeds epsilon.
+        """
         try:
             ratios, counts_for = (tuple(map(float, data[key])) for key in ("ratios", "counts_for"))
             made = cls(mechanism_from_json(data["mechanism"]), ratios, counts_for)
@@ -121,11 +129,11 @@ class Choice:
             weighed,
         ) or not finite:
             raise ReportError(
-                f"the mechanism that was kept is not one for {cells} cells and {consumers} consumers"
+                f"the stored mechanism is not one for {cells} cells and {consumers} consumers"
             )
         if made.mechanism.epsilon > epsilon:
             raise PrivacyError(
-                f"the mechanism that was kept spends epsilon {made.mechanism.epsilon}",
+                f"the stored mechanism spends epsilon {made.mechanism.epsilon}",
                 where="epsilon",
             )
         return made
@@ -139,7 +147,7 @@ def choose(
     mechanism: str,
     objective: Objective = "mean",
 ) -> Choice:
-    """The choice for these queries; the same queries give the same one, and data play no part."""
+    """Choose the mechanism for these queries, deterministically and without data."""
     check_choice("objective", objective, get_args(Objective))
     plain = build(mechanism, partition.cells, epsilon)
     fallback = Choice(plain, tuple(1.0 for _ in consumers))
@@ -168,7 +176,8 @@ def choose(
             strategy = design_strategy(design, epsilon)
             decoder = strategy.decoder(counts_for)
         except (PrivacyError, np.linalg.LinAlgError):
-            break  # too small an epsilon for whole draws, or cells that no bin tells apart: CHP's report it is
+            # Epsilon is too small for integer draws, or no bin separates some cells.
+            break
         spread = [_by_type(strategy, decoder, b) for b in bins]
         ratios = [s.sum(axis=0) / rivals[i] for s, i in zip(spread, asked, strict=True)]
         worst = {i: float(r.max()) for i, r in zip(asked, ratios, strict=True)}
@@ -192,20 +201,20 @@ def choose(
 
 
 def _bin_variances(mechanism: Mechanism, partition: Partition, consumer: Consumer) -> Floats:
-    """The variance of each asked bin from one report, averaged over the cells a person may be in."""
+    """The variance of each bin from one report, averaged over cells."""
     k = partition.cells
     sizes = [stop - start for start, stop in partition.spans(consumer) if stop - start < k]
     return np.array([mechanism.group_variance(size, size / k, 1) for size in sizes])
 
 
 def design_strategy(design: Design, epsilon: float) -> SetStrategy:
-    """A design in whole numbers, rounded towards privacy."""
+    """A design in integers, rounded towards privacy."""
     masks = [sum(1 << int(cell) for cell in np.flatnonzero(row)) for row in design.sets]
     return SetStrategy.for_epsilon(design.sets.shape[1], masks, design.weights.tolist(), epsilon)
 
 
 def _by_type(strategy: SetStrategy, decoder: Floats, bins: Floats) -> Floats:
-    """The variance of each bin from one report of a person in each cell, exact for the strategy's own integers."""
+    """The exact variance of each bin from one report of a value in each cell."""
     return np.asarray((bins @ decoder) ** 2 @ strategy.probability_table - bins, dtype=np.float64)
 
 
@@ -216,7 +225,7 @@ def _reweigh(
     ratios: list[Floats],
     objective: Objective,
 ) -> tuple[list[Floats], Floats]:
-    """More weight where the design is not good enough: what is above CHP or, for `worst`, the bins of most variance."""
+    """More weight for bins above CHP's variance or, for `worst`, with the largest variance."""
     above = np.max(ratios, axis=0)
     cells = counts_for * np.where(above > 1, above**1.5, np.maximum(above, 0.8) ** 0.5)
     if objective == "worst":
@@ -238,10 +247,10 @@ def _reweigh(
 
 @dataclass(frozen=True)
 class Design:
-    """Sets, how often each is used (pi), and each output's chance outside its set."""
+    """Sets, their probabilities (pi), and each output's probability outside its set."""
 
     sets: Flags
-    chances: Floats
+    probabilities: Floats
     weights: Floats
 
 
@@ -253,11 +262,12 @@ def optimise(
     *,
     search: bool = True,
 ) -> Design:
-    """A strategy for a workload (rows are sums of cells, scaled by the root of how much they matter).
+    """A strategy for a workload (rows are sums of cells, scaled by the root of their weight).
 
-    `counts_for` is c; `start` is an earlier design of similar queries, to go on from.
+    `counts_for` is c; `start` is an earlier design of similar queries to continue from.
     """
-    with threadpool_limits(1):  # matrices of this size lose time by being shared out
+    # Threads slow down matrices of this size.
+    with threadpool_limits(1):
         return _optimise(workload, epsilon, counts_for, start, search)
 
 
@@ -267,65 +277,71 @@ def _optimise(
     ratio = float(np.exp(epsilon))
     gram = workload.T @ workload
     cells = len(gram)
-    # Single cells matter a little too: what no bin asks must stay estimable, for late queries and for the arithmetic.
+    # Single cells get a small weight: cells that no bin separates must stay estimable, for
+    # later questions and for the inverse.
     gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
     c = np.ones(cells) if counts_for is None else counts_for * (cells / counts_for.sum())
-    rng = np.random.default_rng(
-        cells
-    )  # where the search starts; the same queries give the same design
+    # A fixed seed makes the design deterministic.
+    rng = np.random.default_rng(cells)
     if start is None:
         sets = _first_sets(workload > 0, gram, ratio, rng, few=not search)
-        chances = np.full(len(sets), 1 / len(sets))
+        probabilities = np.full(len(sets), 1 / len(sets))
     else:
-        sets, chances = start.sets, start.chances
+        sets, probabilities = start.sets, start.probabilities
     for number in range(
         (SETTINGS.rounds if start is None else SETTINGS.rounds_on) if search else 0
     ):
-        chances, posterior, pull = _improve(sets, gram, ratio, c, chances, SETTINGS.steps)
-        fresh = _search(sets, chances, posterior, pull, ratio, c, rng)
-        sets, chances = _keep(sets, chances, SETTINGS.max_sets, 1e-7 if number > 2 else 0.0)
+        probabilities, posterior, pull = _improve(
+            sets, gram, ratio, c, probabilities, SETTINGS.steps
+        )
+        fresh = _search(sets, probabilities, posterior, pull, ratio, c, rng)
+        sets, probabilities = _keep(
+            sets, probabilities, SETTINGS.max_sets, 1e-7 if number > 2 else 0.0
+        )
         fresh = fresh[~_contains(sets, fresh)]
         if len(fresh):
             sets = np.concatenate([sets, fresh])
-            chances = np.concatenate([0.9 * chances, np.full(len(fresh), 0.1 / len(fresh))])
-    chances, posterior, _ = _improve(sets, gram, ratio, c, chances, 4 * SETTINGS.steps)
-    # Outputs that hardly ever occur cost draws and report bits; what they held is spread over the others.
-    kept = chances > 1e-6
+            probabilities = np.concatenate(
+                [0.9 * probabilities, np.full(len(fresh), 0.1 / len(fresh))]
+            )
+    probabilities, posterior, _ = _improve(sets, gram, ratio, c, probabilities, 4 * SETTINGS.steps)
+    # Rare outputs cost draws and report bits; their probability goes to the others.
+    kept = probabilities > 1e-6
     sets, posterior = sets[kept], posterior[kept]
-    chances = _balance(chances[kept], posterior)
-    return Design(sets, chances, cells * chances * posterior.min(axis=1))
+    probabilities = _balance(probabilities[kept], posterior)
+    return Design(sets, probabilities, cells * probabilities * posterior.min(axis=1))
 
 
 def likelihood_shares(sets: Flags, ratio: float, c: Floats | None = None) -> Floats:
-    """p of each set: the cells' likelihoods, which add up to one by how much the cells count."""
+    """p of each set: the cells' likelihoods, normalised by the cell weights."""
     likelihood = np.where(sets, ratio, 1.0)
     total = likelihood.sum(axis=1) if c is None else likelihood @ c
     return np.asarray(likelihood / total[:, None], dtype=np.float64)
 
 
 def _improve(
-    sets: Flags, gram: Floats, ratio: float, c: Floats, chances: Floats, steps: int
+    sets: Flags, gram: Floats, ratio: float, c: Floats, probabilities: Floats, steps: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Multiplicative steps; gives the chances, the posteriors and B, how much each product of cells still matters."""
+    """Multiplicative steps; returns the probabilities, the posteriors and the matrix B."""
     cells = len(gram)
     posterior = likelihood_shares(sets, ratio, c)
-    chances = _balance(chances, posterior)
+    probabilities = _balance(probabilities, posterior)
     pull = gram
     for _ in range(steps):
-        inverse = np.linalg.inv(cells * (posterior * chances[:, None]).T @ posterior)
+        inverse = np.linalg.inv(cells * (posterior * probabilities[:, None]).T @ posterior)
         pull = inverse @ gram @ inverse
         gain = cells * np.einsum("ij,ij->i", posterior @ pull, posterior)
-        chances = _balance(
-            chances * (gain / float(np.trace(gram @ inverse))) ** SETTINGS.step, posterior
+        probabilities = _balance(
+            probabilities * (gain / float(np.trace(gram @ inverse))) ** SETTINGS.step, posterior
         )
-    return chances, posterior, pull
+    return probabilities, posterior, pull
 
 
-def _balance(chances: Floats, posterior: Floats) -> Floats:
-    """The nearest chances in relative entropy under which every cell's add up to one: Newton's method on the dual."""
+def _balance(probabilities: Floats, posterior: Floats) -> Floats:
+    """Project onto the constraint in relative entropy, by Newton's method on the dual."""
     cells = posterior.shape[1]
     dual = np.zeros(cells)
-    current = chances
+    current = probabilities
     for _ in range(60):
         miss = current @ posterior - 1 / cells
         if np.abs(miss).max() < 1e-13:
@@ -335,14 +351,14 @@ def _balance(chances: Floats, posterior: Floats) -> Floats:
         # A long step could overflow the exponential; the dual is convex, so shorter ones get there too.
         reach = float(np.abs(posterior @ step).max())
         dual -= step / max(1.0, reach / 2.0)
-        current = chances * np.exp(posterior @ dual)
+        current = probabilities * np.exp(posterior @ dual)
     return np.asarray(current, dtype=np.float64)
 
 
 def _first_sets(
     bins: Flags, gram: Floats, ratio: float, rng: np.random.Generator, *, few: bool
 ) -> Flags:
-    """Cells, asked bins, intervals where there are not too many, complements, and random sets along the workload."""
+    """Cells, bins, intervals if not too many, complements, and random sets along the workload."""
     cells = len(gram)
     groups: list[Flags] = [np.eye(cells, dtype=bool), bins]
     if cells <= SETTINGS.interval_cells:
@@ -373,15 +389,15 @@ def _first_sets(
 
 def _search(
     sets: Flags,
-    chances: Floats,
+    probabilities: Floats,
     posterior: Floats,
     pull: Floats,
     ratio: float,
     c: Floats,
     rng: np.random.Generator,
 ) -> Flags:
-    """Sets that break the optimality condition, reached from sets in use."""
-    root = np.sqrt(chances)
+    """Sets that violate the optimality condition, searched from sets in use."""
+    root = np.sqrt(probabilities)
     gain = sets.shape[1] * np.einsum("ij,ij->i", posterior @ pull, posterior)
     price = np.linalg.lstsq(posterior * root[:, None], gain * root, rcond=None)[0]
     tried = sets[
@@ -393,7 +409,10 @@ def _search(
 def fresh_sets(
     current: Flags, pull: Floats, price: Floats, ratio: float, c: Floats, rng: np.random.Generator
 ) -> Flags:
-    """Steepest ascent over flips of one cell to sets with k p'Bp > price p; half of those it starts from are shaken first."""
+    """Steepest ascent over flips of one cell to sets with k p'Bp > price p.
+
+    Half of the starting sets are perturbed first.
+    """
     cells = current.shape[1]
     current[: len(current) // 2] ^= rng.random((len(current) // 2, cells)) < 2 / cells
     size = current.sum(axis=1)
@@ -424,12 +443,12 @@ def fresh_sets(
     return np.unique(current[now > 0], axis=0)
 
 
-def _keep(sets: Flags, chances: Floats, most: int, share: float) -> tuple[Flags, Floats]:
-    """Drop sets that are hardly used, and the least used beyond a limit."""
-    kept = chances > share * chances.max()
+def _keep(sets: Flags, probabilities: Floats, most: int, share: float) -> tuple[Flags, Floats]:
+    """Drop rarely used sets, and the least used ones beyond a limit."""
+    kept = probabilities > share * probabilities.max()
     if kept.sum() > most:
-        kept &= chances >= np.sort(chances)[-most]
-    return sets[kept], chances[kept]
+        kept &= probabilities >= np.sort(probabilities)[-most]
+    return sets[kept], probabilities[kept]
 
 
 def _contains(sets: Flags, wanted: Flags) -> Flags:

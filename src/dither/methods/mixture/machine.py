@@ -1,10 +1,12 @@
 """The house method: a mixture of products fitted to all noisy pair marginals at once.
 
-Each participant is asked one pair (or a larger set where that tells more, or one single attribute) at full epsilon with the best
-mechanism for its cells. All raw estimates together, weighted by inverse variance, determine one joint model: pairs through the
-matrix of all pair marginals, larger sets through their whole tables unless the attributes are very many or pairs alone have the
-lower estimated risk. The fit stops where that is least. Where pairs would cost one-way precision, a small first round looks for
-dependence; if it finds too little, single attributes are asked and the model is their product. See docs/explanation/mixture.md.
+Each participant is asked one pair (or a larger set if that is more informative, or one single
+attribute) at full epsilon with the best mechanism for its cells. All raw estimates, weighted by
+inverse variance, determine one joint model: pairs through the matrix of all pair marginals,
+larger sets through their whole tables unless the attributes are very many or pairs alone have
+the lower estimated risk. The fit stops at the least estimated risk. If pairs would cost one-way
+precision, a small first round tests for dependence; if it finds too little, single attributes
+are asked and the model is their product. See docs/explanation/mixture.md.
 """
 
 from __future__ import annotations
@@ -52,21 +54,28 @@ from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
 from dither.types import JsonObject
 
-WITH_SETS = "sets of three attributes or more were asked, where it does not gain"
-NOT_JUDGED = "no pairs were asked, so nothing could tell whether its dependence is right"
-WORST_PAIRS = 10  # whose local fit a release states, beside those of edges
+_WITH_SETS = "sets of three attributes or more were asked, where it does not gain"
+_NOT_JUDGED = "no pairs were asked, so nothing could tell whether its dependence is right"
+# A release states the local fit of the edges and of this many worst pairs.
+_WORST_PAIRS = 10
 
 
 @dataclass(frozen=True)
 class MixtureParameters:
-    """All automatic unless set.
+    """Parameters of the mixture, chosen automatically by default.
 
-    `components` per start, `total` over all starts, `singles` the share asked one attribute; `screen`: whether a first round
-    looks for dependence (`auto`: where pairs cost one-way precision and dependence could be seen at all; `never`: pairs, come
-    what may). `edges`: the strong pairs that the fit ties together: `auto` chooses them from the reports, `none` leaves
-    them out, a list of pairs of names ties these and no others. `tables`: larger sets are fitted as whole tables where that pays
-    (`auto`), come what may (`always`), or through their pairs only (`never`), in a fraction of the time. `effort`: `thorough`
-    averages the fit with a posterior mean, which takes some seconds more and errs less where pairs are noisy.
+    Attributes:
+        components: Components per start.
+        total: Components over all starts.
+        singles: Share of one-attribute questions.
+        screen: Whether a first round tests for dependence. `auto`: if pairs cost one-way
+            precision and dependence could be detected; `never`: always ask pairs.
+        edges: The strong pairs that the fit ties together. `auto` chooses them from the
+            reports, `none` leaves them out, a list of pairs of names ties exactly these.
+        tables: Whether larger sets are fitted as whole tables. `auto`: if the estimated risk is
+            lower; `never`: through their pairs only, in a fraction of the time.
+        effort: `thorough` averages the fit with a posterior mean, which takes some seconds more
+            and reduces the error if pairs are noisy.
     """
 
     components: int | None = None
@@ -219,7 +228,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     def _check_answers(self, tally: RoundTally) -> None:
         assert isinstance(tally, CountTally)
         if self._closed or self._design.screen is None:
-            # An error here names the attributes nobody answered about, before the last round is closed.
+            # Raises an error for attributes without answers before the last round is closed.
             check_asked(self.campaign.schema, answers_of([*self.counted, tally]))
 
     @cached_property
@@ -259,7 +268,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         if self.parameters.effort == "quick" or not targets.has_pairs:
             return fitted, {}
         if self._sets is not None:
-            return fitted, {"bayesian_member": {"share": 0.0, "left_out": WITH_SETS}}
+            return fitted, {"bayesian_member": {"share": 0.0, "left_out": _WITH_SETS}}
         rng = np.random.default_rng([self.campaign.seed, 0x626179])
         fitted, said = thorough_fit(targets, fitted, rng, progress=self.progress)
         return fitted, {"bayesian_member": said}
@@ -272,7 +281,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             return fitted, self._answers.note
         known = {**self.prior.facts(), "classes": len(self.prior.classes.weights)}
         if not self._members or not self._targets.has_pairs:
-            return fitted, {**known, "share_of_prior": 0.0, "left_out": NOT_JUDGED}
+            return fitted, {**known, "share_of_prior": 0.0, "left_out": _NOT_JUDGED}
         member = said.get("bayesian_member", {"share": 0.0, "degrees_of_freedom": 0.0})
         df = degrees_after_shrinking(self._targets, fitted)
         if member["share"] > 0.0:
@@ -298,7 +307,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     @cached_property
     def _local(self) -> JsonObject:
-        """The edges by name, and chi^2 of their pairs and of those that fit worst, between the model and the pairs' own reports."""
+        """The edges by name, and chi^2 of their pairs and of the worst pairs against the reports."""
         fitted, names = self._fitted, self.campaign.schema.names
         targets = self._targets
         if not targets.has_pairs:
@@ -307,7 +316,7 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
         excess = np.triu((chi2 - cells) / np.sqrt(2.0 * cells), 1)
         asked = np.argwhere(np.triu(targets.pair_noise[1] > 0, 1)).tolist()
         worst = sorted(((int(i), int(j)) for i, j in asked), key=lambda pair: -float(excess[pair]))[
-            :WORST_PAIRS
+            :_WORST_PAIRS
         ]
         shown = [*fitted.edges, *(pair for pair in worst if pair not in fitted.edges)]
         return {

@@ -1,14 +1,14 @@
 """What the mixture method asks, from public facts and from a first screening round.
 
 The plan uses public facts only (cardinalities, participants, epsilon): all pairs at full epsilon;
-larger sets of attributes if one report about a set tells more about its pairs than a report about
-one pair; and a share of single attributes. Pairs that would be noise are not asked.
+larger sets of attributes if one report about a set has more information on its pairs than a report
+about one pair; and a share of single attributes. Pairs that would be noise are not asked.
 
 The screening round decides whether there is dependence worth asking pairs for. Pairs teach the
 one-way marginals less well than single questions do, so without dependence they lose, and public
 facts cannot tell. A first round asks pairs of narrow attributes, where a test has most power, with
-so few participants that its cost stays below LOSS if no dependence is found; with two attributes no
-other pair adds to the evidence, and the limit is LOSS_ONE_PAIR. If even that would miss moderate
+so few participants that its cost stays below `loss` if no dependence is found; with two attributes no
+other pair adds to the evidence, and the limit is `loss_one_pair`. If even that would miss moderate
 dependence of two ordered attributes, there is one round, half of it about the pair: a correlation
 is learnt in far more noise than the test of single cells tolerates. The statistic of a pair is the
 squared distance of its noisy table from the product of its one-way marginals, both centred (as in
@@ -33,26 +33,61 @@ from dither.methods.independent import question_shares
 from dither.reports import Question
 from dither.types import Floats
 
-Sets = list[
-    tuple[tuple[int, ...], float]
-]  # attributes asked together, and their share of the participants
+# Attributes asked together, and their share of the participants.
+Sets = list[tuple[tuple[int, ...], float]]
 
-MAX_CELLS = 2048  # of a set's product domain
-GAIN = 1.15  # a set grows by an attribute when one report then tells so many times more about its pairs
-COVERS = 6
-MAX_SETS = 3000
-SINGLES = 0.1  # 8 and 15 % measured alike, more is worse
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Tuned constants of the mixture's questions and of its screening round."""
+
+    # Largest product domain of a set.
+    max_cells: int = 2048
+    # A set grows by an attribute if this multiplies a report's information on its pairs by this.
+    growth_gain: float = 1.15
+    # Sets are added until each pair has the information of this many direct questions.
+    covers: int = 6
+    max_sets: int = 3000
+    # Share of single questions. 0.08 and 0.15 measured the same error, more is worse.
+    singles: float = 0.1
+    # Loss of one-way accuracy that the screen may cost if there is no dependence.
+    loss: float = 0.015
+    # The same with two attributes, where the screen has a single pair to learn from.
+    loss_one_pair: float = 0.1
+    # Largest share of the participants in the screen.
+    max_share: float = 0.25
+    # Largest share of the attributes in the screen.
+    max_attributes: float = 0.4
+    # Level of the test of independence.
+    level: float = 0.01
+    # Ratio of dependence to noise of a pair, in squares, from which pairs measurably gain.
+    min_signal: float = 0.16
+    # The screen has so few attributes that it measures that ratio within this error,
+    max_signal_error: float = 0.1
+    # and no more participants than needed to measure it within this one.
+    target_signal_error: float = 0.04
+    # Standard deviations that a test detects with high probability.
+    detection_z: float = 3.0
+    # Share of the largest squared distance that the screen of a single pair should detect.
+    moderate: float = 0.1
+    # Share of the largest squared distance that every screen must be able to detect.
+    strong: float = 0.5
+    # Share of single questions if the only pair is asked without a screen.
+    only_pair_singles: float = 0.5
+
+
+SETTINGS = PlanSettings()
 
 
 @lru_cache(maxsize=65536)
 def marginal_variance(cells: int, kept: int, epsilon: float) -> float:
-    """One person's variance of a cell of a marginal with `kept` equally likely cells, read off `cells` cells."""
+    """Variance of a cell from one report on `cells` cells, summed to `kept` equally likely ones."""
     f = 1.0 / kept
     return best(cells, epsilon).group_variance(cells // kept, f, 1) + f * (1 - f)
 
 
 def _pair_worth(cells: int, kept: int, epsilon: float) -> float:
-    """How many direct pair questions an answer about `cells` cells is worth for a pair of `kept` cells in it."""
+    """Information on a pair of `kept` cells of a report on `cells` cells, in pair questions."""
     return marginal_variance(kept, kept, epsilon) / marginal_variance(cells, kept, epsilon)
 
 
@@ -69,22 +104,23 @@ def _worths(
 def attribute_sets(
     members: Sequence[int], cardinalities: Sequence[int], epsilon: float
 ) -> list[tuple[int, ...]]:
-    """Sets that inform about evenly on every pair of `members`, each grown while that pays; all pairs unless most sets grow."""
+    """Sets that cover all pairs of `members` evenly; all pairs unless most sets have three or more."""
     every: list[tuple[int, ...]] = list(combinations(sorted(members), 2))
     narrow = sorted(members, key=lambda a: (cardinalities[a], a))[:3]
-    if len(narrow) < 3 or math.prod(cardinalities[a] for a in narrow) > MAX_CELLS:
+    if len(narrow) < 3 or math.prod(cardinalities[a] for a in narrow) > SETTINGS.max_cells:
         return every
-    if sum(w for _, _, w in _worths(narrow, cardinalities, epsilon)) < GAIN:
+    if sum(w for _, _, w in _worths(narrow, cardinalities, epsilon)) < SETTINGS.growth_gain:
         return every
     d = len(cardinalities)
     cover = np.full((d, d), np.inf)
     for a, b in every:
         cover[a, b] = 0.0
-    rng = np.random.default_rng(
-        0
-    )  # breaks ties between equally covered pairs; the plan stays a function of public facts
+    # Breaks ties between equally covered pairs; the plan is a function of public facts.
+    rng = np.random.default_rng(0)
     sets: list[tuple[int, ...]] = []
-    while cover.min() < COVERS and len(sets) < min(COVERS * len(every), MAX_SETS):
+    while cover.min() < SETTINGS.covers and len(sets) < min(
+        SETTINGS.covers * len(every), SETTINGS.max_sets
+    ):
         first, second = divmod(int((cover + 1e-3 * rng.random((d, d))).argmin()), d)
         members_of_set = _grow([first, second], members, cardinalities, epsilon, cover, rng)
         for a, b, worth in _worths(members_of_set, cardinalities, epsilon):
@@ -103,17 +139,17 @@ def _grow(
     cover: np.ndarray,
     rng: np.random.Generator,
 ) -> list[int]:
-    """Add attributes, those whose pairs are covered least first, as long as each raises what a report tells by GAIN."""
-    told, least = 1.0, float(cover.min())
+    """Add attributes, least covered pairs first, while each adds enough information."""
+    information, least = 1.0, float(cover.min())
     while True:
         found: tuple[float, int, float] | None = None
         cells = math.prod(cardinalities[a] for a in chosen)
         for candidate in rng.permutation(np.asarray(members))[:16].tolist():
-            if candidate in chosen or cells * cardinalities[candidate] > MAX_CELLS:
+            if candidate in chosen or cells * cardinalities[candidate] > SETTINGS.max_cells:
                 continue
             worths = _worths([*chosen, candidate], cardinalities, epsilon)
             total = sum(w for _, _, w in worths)
-            if total < GAIN * told:
+            if total < SETTINGS.growth_gain * information:
                 continue
             need = sum(w / (0.25 + cover[a, b] - least) for a, b, w in worths) * (
                 1 + 1e-6 * rng.random()
@@ -123,17 +159,17 @@ def _grow(
         if found is None:
             return chosen
         chosen = [*chosen, found[1]]
-        told = found[2]
+        information = found[2]
 
 
 def single_shares(cardinalities: Sequence[int], epsilon: float) -> Floats:
-    """Shares of single questions that make the sum of the one-way errors least: those of `independent`."""
+    """Shares of single questions with the least sum of one-way errors, as in `independent`."""
     questions = [Question((str(i),), best(k, epsilon)) for i, k in enumerate(cardinalities)]
     return np.asarray(question_shares(questions, "least-error"))
 
 
 def one_way_precision(cardinalities: Sequence[int], epsilon: float, sets: Sets) -> Floats:
-    """The precision of a cell of each attribute's marginal that one participant of a plan gives on average."""
+    """The mean precision of a cell of each attribute's marginal per participant of a plan."""
     precision = np.zeros(len(cardinalities))
     for members, share in sets:
         cells = math.prod(cardinalities[a] for a in members)
@@ -143,7 +179,7 @@ def one_way_precision(cardinalities: Sequence[int], epsilon: float, sets: Sets) 
 
 
 def one_way_error(cardinalities: Sequence[int], precision: Floats) -> float:
-    """The mean over attributes of k times the standard error of a cell: proportional to the mean one-way error."""
+    """The mean of k times the standard error of a cell, proportional to the one-way error."""
     return float((np.asarray(cardinalities) / np.sqrt(np.maximum(precision, 1e-300))).mean())
 
 
@@ -153,14 +189,16 @@ def pair_plan(
     members: Sequence[int],
     singles: float | None = None,
 ) -> Sets:
-    """The questions with the share of participants each gets: sets of the members, some singles, the others alone."""
+    """Sets of the members, some single questions, and the other attributes alone, with shares."""
     size = single_shares(cardinalities, epsilon)
     if len(members) < 2:
         return [((i,), float(s)) for i, s in enumerate(size)]
     sets = attribute_sets(members, cardinalities, epsilon)
     # Larger sets already carry the one-way marginals well.
     alone = (
-        SINGLES * (1 - sum(len(s) > 2 for s in sets) / len(sets)) if singles is None else singles
+        SETTINGS.singles * (1 - sum(len(s) > 2 for s in sets) / len(sets))
+        if singles is None
+        else singles
     )
     out: Sets = []
     for i, s in enumerate(size):
@@ -172,7 +210,7 @@ def pair_plan(
 
 
 def pairs_are_free(cardinalities: Sequence[int], epsilon: float, regret: float = 0.02) -> bool:
-    """Whether asking everything in pairs or sets teaches the one-way marginals as well as single questions do."""
+    """Whether pairs or sets measure the one-way marginals as well as single questions."""
     alone: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(cardinalities, epsilon))]
     together = pair_plan(cardinalities, epsilon, range(len(cardinalities)))
     errors = [
@@ -182,29 +220,9 @@ def pairs_are_free(cardinalities: Sequence[int], epsilon: float, regret: float =
     return errors[0] <= (1.0 + regret) * errors[1]
 
 
-LOSS = 0.015  # of the one-way error, if nothing is found
-LOSS_ONE_PAIR = (
-    0.1  # the same with two attributes, where a single pair is all that the screen can learn from
-)
-MOST = 0.25  # of the participants, however cheap the screen
-NARROW = 0.4  # of the attributes are screened at most
-LEVEL = 0.01  # how often the test may see dependence in independent attributes
-WORTH = 0.16  # dependence to noise of a pair, in squares, from which pairs were seen to gain
-USEFUL = 0.1  # the screen takes so few attributes that it can measure that ratio to within this
-ENOUGH = 0.04  # and no more people than measure it to within this
-SEEN = 3.0  # standard deviations: what a test finds nearly always
-MODERATE = (
-    0.1  # of the largest squared distance there is: what the screen of a single pair should find
-)
-ONLY_PAIR = 0.5  # of the people are asked alone where the only pair is asked at once
-STRONG = (
-    0.5  # of the largest squared distance there is: what dependence a screen must be able to find
-)
-
-
 @dataclass(frozen=True)
 class Screen:
-    """The first round: the attributes asked about, all their pairs equally often, and its share of the participants."""
+    """The first round: all pairs of some attributes, and its share of the participants."""
 
     members: tuple[int, ...]
     share: float
@@ -218,16 +236,16 @@ class Screen:
 def rest_shares(
     cardinalities: Sequence[int], epsilon: float, asked: Floats, share: float
 ) -> Floats:
-    """Shares of single questions among the remaining people that make the sum of one-way errors least.
+    """Shares of single questions in the second round with the least sum of one-way errors.
 
-    `asked` is the precision per participant of the whole campaign that each attribute has from the first round; with none the
-    shares are those of `independent`.
+    `asked` is each attribute's precision from the first round, per participant of the campaign.
     """
     base = single_shares(cardinalities, epsilon)
     alone = np.array([marginal_variance(c, c, epsilon) for c in cardinalities])
     if not (asked > 0).any():
         return base
-    wanted = base / alone  # the precisions of the best plan from scratch, up to a factor
+    # The precisions of the best plan from scratch, up to a factor.
+    wanted = base / alone
     low, high = 0.0, 2.0 / (1.0 - share) + float((asked / wanted).max())
     for _ in range(60):
         level = (low + high) / 2
@@ -249,12 +267,15 @@ def screen_cost(cardinalities: Sequence[int], epsilon: float, screen: Screen) ->
 
 
 def _screen_share(
-    cardinalities: Sequence[int], epsilon: float, members: Sequence[int], loss: float = LOSS
+    cardinalities: Sequence[int],
+    epsilon: float,
+    members: Sequence[int],
+    loss: float = SETTINGS.loss,
 ) -> float:
-    """The largest share of the participants, at most MOST, that a screen of these attributes may use within the loss."""
-    low, high = 0.0, MOST
-    if screen_cost(cardinalities, epsilon, Screen(tuple(members), MOST)) <= loss:
-        return MOST
+    """The largest share of the participants for which a screen stays within the loss."""
+    low, high = 0.0, SETTINGS.max_share
+    if screen_cost(cardinalities, epsilon, Screen(tuple(members), SETTINGS.max_share)) <= loss:
+        return SETTINGS.max_share
     for _ in range(12):
         middle = (low + high) / 2
         cost = screen_cost(cardinalities, epsilon, Screen(tuple(members), middle))
@@ -265,46 +286,54 @@ def _screen_share(
 def _noise_energy(
     cardinalities: Sequence[int], epsilon: float, members: Sequence[int], people: float
 ) -> float:
-    """The noise of a pair's table in squares, mean over the members' pairs, if so many people answer them equally often."""
+    """The mean squared noise of a table of the members' pairs, if `people` answer them evenly."""
     k = np.asarray(cardinalities)[list(members)]
     widths, counts = np.unique(k, return_counts=True)
     total = 0.0
     for i, a in enumerate(widths.tolist()):
         for j, b in enumerate(widths.tolist()[: i + 1]):
             many = counts[i] * (counts[i] - 1) / 2 if i == j else counts[i] * counts[j]
-            if many:  # a width that one attribute has makes no pair with itself, which might be wider than can be asked
+            if many:
                 total += float(many) * a * b * marginal_variance(a * b, a * b, epsilon)
     return total / people
 
 
 def _width_order(cardinalities: Sequence[int]) -> list[int]:
-    """The attributes from narrow to wide; ties in an order that has nothing to do with their place in the schema."""
+    """The attributes from narrow to wide; ties do not depend on the order of the schema."""
     tie = np.random.default_rng(0).permutation(len(cardinalities))
     return sorted(range(len(cardinalities)), key=lambda a: (cardinalities[a], tie[a]))
 
 
 def plan_screen(cardinalities: Sequence[int], n: int, epsilon: float) -> Screen:
-    """The first round from public facts: the narrowest attributes, so few that the ratio WORTH is measured well, and no more
-    people than that takes."""
+    """The first round, from public facts: the narrowest attributes and its participants.
+
+    Attributes are so few that `min_signal` is measured within `max_signal_error`.
+    """
     order = _width_order(cardinalities)
     everything = _noise_energy(cardinalities, epsilon, order, n)
     least = min(3, len(order))
-    most = max(least, round(NARROW * len(order)))
+    most = max(least, round(SETTINGS.max_attributes * len(order)))
     for m in sorted({round(m) for m in np.geomspace(least, most, 9)}, reverse=True):
         members = tuple(sorted(order[:m]))
         screen = Screen(members, _screen_share(cardinalities, epsilon, members))
         sharpness = _screen_deviation(cardinalities, n, epsilon, screen) / everything
-        if sharpness <= USEFUL:
+        if sharpness <= SETTINGS.max_signal_error:
             break
-    planned = Screen(screen.members, screen.share * min(1.0, max(sharpness / ENOUGH, 0.2)))
+    planned = Screen(
+        screen.members, screen.share * min(1.0, max(sharpness / SETTINGS.target_signal_error, 0.2))
+    )
     return planned if len(order) > 2 else _for_one_pair(cardinalities, n, epsilon, planned)
 
 
 def _for_one_pair(cardinalities: Sequence[int], n: int, epsilon: float, planned: Screen) -> Screen:
-    """With two attributes: as many more people as it takes to see moderate dependence, within LOSS_ONE_PAIR."""
+    """A screen of two attributes that detects moderate dependence, within `loss_one_pair`."""
     everybody = _screen_deviation(cardinalities, n, epsilon, Screen(planned.members, 1.0))
-    needed = SEEN * everybody / (MODERATE * _largest_distance(cardinalities, planned))
-    most = _screen_share(cardinalities, epsilon, planned.members, LOSS_ONE_PAIR)
+    needed = (
+        SETTINGS.detection_z
+        * everybody
+        / (SETTINGS.moderate * _largest_distance(cardinalities, planned))
+    )
+    most = _screen_share(cardinalities, epsilon, planned.members, SETTINGS.loss_one_pair)
     return Screen(planned.members, max(planned.share, min(needed, most)))
 
 
@@ -324,31 +353,41 @@ def _screen_deviation(
 
 
 def _is_hopeless(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
-    """Whether even strong dependence would not be seen, or not be worth pairs once seen."""
-    strong = STRONG * _largest_distance(cardinalities, screen)
+    """Whether a screen would miss strong dependence, or pairs would not gain from it."""
+    strong = SETTINGS.strong * _largest_distance(cardinalities, screen)
     people = n * float(single_shares(cardinalities, epsilon)[list(screen.members)].sum())
-    seen = SEEN * _screen_deviation(cardinalities, n, epsilon, screen)
-    return strong < max(seen, WORTH * _noise_energy(cardinalities, epsilon, screen.members, people))
+    seen = SETTINGS.detection_z * _screen_deviation(cardinalities, n, epsilon, screen)
+    return strong < max(
+        seen, SETTINGS.min_signal * _noise_energy(cardinalities, epsilon, screen.members, people)
+    )
 
 
 def _may_miss(cardinalities: Sequence[int], n: int, epsilon: float, screen: Screen) -> bool:
-    """Whether a screen of a single pair may leave moderate dependence unseen."""
-    seen = SEEN * _screen_deviation(cardinalities, n, epsilon, screen)
-    return seen > (1 + 1e-9) * MODERATE * _largest_distance(cardinalities, screen)
+    """Whether a screen of a single pair may miss moderate dependence."""
+    seen = SETTINGS.detection_z * _screen_deviation(cardinalities, n, epsilon, screen)
+    return seen > (1 + 1e-9) * SETTINGS.moderate * _largest_distance(cardinalities, screen)
 
 
 def _line_is_seen(cardinalities: Sequence[int], n: int, epsilon: float) -> bool:
-    """Whether the part that is asked about the only pair would show that the codes of two attributes go wholly together: what the
-    noise does to their correlation, if all codes are alike frequent."""
+    """Whether the answers about the only pair would show a full correlation of its codes.
+
+    The noise of the correlation is computed for equally frequent codes.
+    """
     cells = math.prod(cardinalities)
-    people = n * (1 - ONLY_PAIR)
-    return SEEN * math.sqrt(cells * marginal_variance(cells, cells, epsilon) / people) <= 1
+    people = n * (1 - SETTINGS.only_pair_singles)
+    return (
+        SETTINGS.detection_z * math.sqrt(cells * marginal_variance(cells, cells, epsilon) / people)
+        <= 1
+    )
 
 
 @dataclass(frozen=True)
 class ScreenEvidence:
-    """What the screen saw, pair by pair in the order of `pairs`: the squared distance from independence without its bias,
-    and its standard deviation under independence. `p_value` is for all pairs together."""
+    """The screen's results by pair.
+
+    They are the unbiased squared distance from independence, and its standard deviation under
+    independence. `p_value` tests all pairs together.
+    """
 
     pairs: list[tuple[int, int]]
     excess: Floats
@@ -357,11 +396,11 @@ class ScreenEvidence:
 
     @property
     def found(self) -> bool:
-        return self.p_value < LEVEL
+        return self.p_value < SETTINGS.level
 
     @property
     def strength(self) -> float:
-        """A typical squared distance: between the mean, which one strong pair can rule, and the square of the mean root."""
+        """A typical squared distance, less affected by one strong pair than the mean."""
         roots = np.sign(self.excess) * np.sqrt(np.abs(self.excess))
         return float(np.sqrt(max(self.excess.mean(), 0.0)) * max(roots.mean(), 0.0))
 
@@ -401,7 +440,7 @@ def design(
         and _may_miss(cardinalities, n, epsilon, planned)
         and _line_is_seen(cardinalities, n, epsilon)
     ):
-        return ScreenDesign(None, pairs=True, alone=ONLY_PAIR)
+        return ScreenDesign(None, pairs=True, alone=SETTINGS.only_pair_singles)
     if screen == "auto" and _is_hopeless(cardinalities, n, epsilon, planned):
         return ScreenDesign(None, pairs=False)
     return ScreenDesign(planned, pairs=False)
@@ -410,16 +449,23 @@ def design(
 def paying_members(
     cardinalities: Sequence[int], n: float, epsilon: float, seen: ScreenEvidence
 ) -> list[int]:
-    """The attributes to ask in pairs: the longest run from the narrowest whose dependence, if it is everywhere as the screen
-    saw it, exceeds WORTH times the noise; none where that is short."""
+    """The attributes to ask in pairs, from the narrowest.
+
+    As many as possible while the dependence measured by the screen exceeds `min_signal` times
+    the noise; none if that fails for the fewest.
+    """
     if not seen.found:
         return []
     order, strength = _width_order(cardinalities), seen.strength
     share = single_shares(cardinalities, epsilon)
-    for m in sorted({round(f * len(order)) for f in np.linspace(NARROW, 1.0, 13)}, reverse=True):
+    for m in sorted(
+        {round(f * len(order)) for f in np.linspace(SETTINGS.max_attributes, 1.0, 13)}, reverse=True
+    ):
         members = sorted(order[:m])
         people = n * float(share[members].sum())
-        if m > 1 and strength >= WORTH * _noise_energy(cardinalities, epsilon, members, people):
+        if m > 1 and strength >= SETTINGS.min_signal * _noise_energy(
+            cardinalities, epsilon, members, people
+        ):
             return members
     return []
 
