@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dither.central import CENTRAL
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
-from dither.central.methods import CENTRAL
 from dither.central.noise import ByteSource
 
 

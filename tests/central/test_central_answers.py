@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import dither.cli
+from dither.central import CENTRAL
 from dither.central.curator import advise, central_release
-from dither.central.methods import CENTRAL
 from dither.errors import ParameterError
 from dither.methods.machine import describe_parameters
 from dither.release import Release

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dither.central import noise
+from dither.central import CENTRAL, CentralMethod, noise
 from dither.central.audit import audit_central
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
-from dither.central.methods import CENTRAL, CentralMethod
 from dither.central.noise import seeded_source
 
 # Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare. With the default number

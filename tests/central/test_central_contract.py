@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central.methods import CENTRAL
+from dither.central import CENTRAL
 from dither.central.noise import seeded_source
 
 HISTOGRAMS = [name for name, method in CENTRAL.items() if method.release is not None]

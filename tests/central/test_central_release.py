@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither.cli
+from dither.central import CENTRAL, central_method
 from dither.central.curator import central_release, whole_cells
 from dither.central.measurement import check_counts, check_neighbours, domain_size
-from dither.central.methods import CENTRAL, central_method
 from dither.errors import (
     InputError,
     ParameterError,

@@ -13,7 +13,7 @@ from collector_harness import Caller, ServerThread, answers_of, plan_of
 from web_harness import Visitor
 
 from dither.collector.pages import add_pages
-from dither.collector.pages.number_asking import read_number_form
+from dither.collector.pages.asking import read_number_form
 from dither.collector.sqlite import SqliteStore
 from dither.methods.mean import Mean
 from dither.schema import schema_from_json
@@ -124,6 +124,6 @@ def test_a_mean_has_nothing_more_to_ask(numbers: Numbers) -> None:
     assert f"{below}/ask" not in numbers.visitor.get(below).text
     assert numbers.visitor.get(f"{below}/ask").headers["location"] == below
     told = numbers.visitor.get(f"{below}/download").text
-    assert "collected_mean" in told
+    assert "release.mean()" in told
     assert "release.answer" not in told
     assert "figure=mean" in told

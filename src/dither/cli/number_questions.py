@@ -1,4 +1,4 @@
-"""Questions about a histogram's number on the command line: ranges and quantiles, for a collection or for a saved folder."""
+"""Questions about a number on the command line: ranges and quantiles."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Questions:
 
 @dataclass(frozen=True)
 class Answers:
-    """The questions with what a release says to them."""
+    """The questions and their answers."""
 
     asked: Questions
     ranges: tuple[Answer, ...]
@@ -111,7 +111,7 @@ class Answers:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """What to read them with, each once."""
+        """The warnings of all answers, without repeats."""
         tables = () if self.quantiles is None else (self.quantiles,)
         return tuple(dict.fromkeys(w for one in (*self.ranges, *tables) for w in one.warnings))
 

@@ -1,4 +1,4 @@
-"""What is published: one envelope of facts around a model, a number's cells or a curator's cells."""
+"""Releases: one envelope of facts around a model, a number's cells or a curator's cells."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from dither.release.amplification import CentralGuarantee, central_guarantee
 from dither.release.call import AskedRound, Call, asked_in, call_from_json, plain
 from dither.release.cells import CellsContent
 from dither.release.content import Content, Questions, unanswerable
+from dither.release.fit_checks import heldout_notes, rounds_notes
 from dither.release.folder import (
     FORMAT,
     MANIFEST,
@@ -44,7 +45,6 @@ from dither.release.folder import (
     write_folder,
     write_json,
 )
-from dither.release.heldout import heldout_notes
 from dither.release.intervals import Bootstrap
 from dither.release.manipulation import manipulation_notes
 from dither.release.misfit import misfit_notes
@@ -55,7 +55,6 @@ from dither.release.query.expression import Where
 from dither.release.query.numbers import number_schema
 from dither.release.replicates import pack_replicates, prepare_bootstrap, unpack_replicates
 from dither.release.report import plot_dependence, release_html, render_body
-from dither.release.rounds import rounds_notes
 from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
