@@ -70,7 +70,7 @@ NO_NOISE = 1e-12
 
 
 @dataclass(frozen=True)
-class Recovery:
+class _Recovery:
     """An estimate of the cells with its form, number of atoms and penalised squared residual."""
 
     estimate: Floats
@@ -79,13 +79,13 @@ class Recovery:
     penalised: float
 
 
-def recover(
+def _recover(
     matrix: Sensing,
     noisy: Floats,
     variance: float,
     dictionaries: Sequence[str],
     sparsity: int | None,
-) -> Recovery:
+) -> _Recovery:
     """The best recovery with these dictionaries.
 
     Its cells are non-negative and keep the total, if that was measured.
@@ -99,7 +99,7 @@ def recover(
     best = min(found, key=lambda one: one.penalised)
     if total is None:
         return best
-    return Recovery(non_negative(best.estimate, total), best.form, best.atoms, best.penalised)
+    return _Recovery(non_negative(best.estimate, total), best.form, best.atoms, best.penalised)
 
 
 def non_negative(cells: Floats, total: float) -> Floats:
@@ -123,7 +123,7 @@ def _by_cells(
     variance: float,
     dictionaries: Sequence[str],
     sparsity: int | None,
-) -> Iterator[Recovery]:
+) -> Iterator[_Recovery]:
     """Recovery from noise that is white over cells, and so in every orthonormal dictionary.
 
     Atoms are then kept by size alone.
@@ -136,7 +136,7 @@ def _by_cells(
     mean, total = direct.mean(), float(direct.sum())
     for name in dictionaries:
         basis = dictionary(name)
-        deviations = padded(direct - mean, basis)
+        deviations = _padded(direct - mean, basis)
         coefficients = np.asarray(basis.analyse(deviations), dtype=np.float64)
         kept = largest(coefficients, basis.heights(deviations.size), variance, sparsity)
         estimate = mean + np.asarray(basis.synthesise(np.where(kept, coefficients, 0.0)))[:cells]
@@ -149,7 +149,7 @@ def _by_cells(
         degrees = freedom(
             name, kept, estimate > 0 if matrix.total else np.ones(cells, dtype=np.bool_)
         )
-        yield Recovery(
+        yield _Recovery(
             estimate,
             name,
             int(kept.sum()),
@@ -165,7 +165,7 @@ def _by_cells(
         )
         chance = cells * math.exp(-cut) * cut / 4
         degrees = freedom("identity", above, above)
-        yield Recovery(
+        yield _Recovery(
             estimate,
             "identity",
             int(above.sum()),
@@ -201,7 +201,7 @@ def freedom(name: str, kept: Flags, above: Flags) -> Floats:
 
 def _means(cells: Floats) -> Floats:
     """The mean of some cells over the run of each Haar atom, in the order of its coefficients."""
-    sums = padded(cells, dictionary("haar"))
+    sums = _padded(cells, dictionary("haar"))
     size = sums.size
     out = np.empty(size)
     out[0] = sums.mean()
@@ -224,7 +224,7 @@ def expected_error(residual: Floats, degrees: Floats, variance: float, chance: f
     counted either; it is measured separately and kept by all.
     """
     basis = dictionary("haar")
-    wide = np.asarray(basis.analyse(padded(residual, basis)), dtype=np.float64)
+    wide = np.asarray(basis.analyse(_padded(residual, basis)), dtype=np.float64)
     levels = wide.size.bit_length() - 1
     starts = np.append(0, 1 << np.arange(levels))
     runs = leaves_below(wide.size)[starts].astype(np.float64)
@@ -271,14 +271,14 @@ def _by_pursuit(
     dictionaries: Sequence[str],
     sparsity: int | None,
     total: float | None,
-) -> Iterator[Recovery]:
+) -> Iterator[_Recovery]:
     mean = 0.0 if total is None else max(0.0, total) / matrix.size
     spread = np.full(matrix.size, mean)
     residual = noisy - matrix.forward(spread)
     for name in dictionaries:
         deviations, atoms = pursue(matrix, dictionary(name), residual, variance, sparsity)
         left = float(((residual - matrix.forward(deviations)) ** 2).sum())
-        yield Recovery(
+        yield _Recovery(
             spread + deviations, name, atoms, left + float(price(atoms, matrix.size, variance))
         )
     if (
@@ -290,7 +290,7 @@ def _by_pursuit(
         estimate = non_negative_least_squares(matrix, noisy, total)
         kept = int((estimate > 0).sum())
         left = float(((noisy - matrix.forward(estimate)) ** 2).sum())
-        yield Recovery(estimate, "identity", kept, left + 2 * variance * min(kept, matrix.rows))
+        yield _Recovery(estimate, "identity", kept, left + 2 * variance * min(kept, matrix.rows))
 
 
 def pursue(
@@ -308,7 +308,7 @@ def pursue(
         nonlocal taken, products
         taken += 1
         if taken == FORM_AFTER and isinstance(matrix, DenseSensing):
-            products = np.asarray(basis.analyse(padded(matrix.floating, basis)))
+            products = np.asarray(basis.analyse(_padded(matrix.floating, basis)))
         if products is not None:
             return np.asarray(products[:, index], dtype=np.float64)
         unit = np.zeros(size)
@@ -319,7 +319,7 @@ def pursue(
         if products is not None:
             return np.asarray(residual.astype(np.float32) @ products, dtype=np.float64)
         return np.asarray(
-            basis.analyse(padded(matrix.correlate(residual), basis)), dtype=np.float64
+            basis.analyse(_padded(matrix.correlate(residual), basis)), dtype=np.float64
         )
 
     norms = _norms(matrix, basis)
@@ -339,7 +339,7 @@ def _norms(matrix: Sensing, basis: Dictionary) -> Floats:
     squares = np.full(_size(matrix.size, basis), float(mixing))
     if matrix.total:
         squares += (
-            np.asarray(basis.analyse(padded(np.ones(matrix.size), basis)), dtype=np.float64) ** 2
+            np.asarray(basis.analyse(_padded(np.ones(matrix.size), basis)), dtype=np.float64) ** 2
         )
     # An atom without a measurement is never picked.
     squares[squares == 0] = math.inf
@@ -367,7 +367,8 @@ def non_negative_least_squares(matrix: SparseSensing, noisy: Floats, total: floa
     for _ in range(STEPS):
         slope = matrix.correlate(matrix.forward(ahead) - noisy)
         new = non_negative(ahead - slope / (1.1 * steepest), total)
-        if float(slope @ (new - here)) > 0:  # overshot: start the momentum anew
+        # Restart the momentum after an overshoot.
+        if float(slope @ (new - here)) > 0:
             ahead, pace = new, 1.0
         else:
             faster = (1 + math.sqrt(1 + 4 * pace**2)) / 2
@@ -380,7 +381,7 @@ def _size(cells: int, basis: Dictionary) -> int:
     return 1 << (cells - 1).bit_length() if basis.power_of_two else cells
 
 
-def padded(vector: npt.NDArray[Any], basis: Dictionary) -> npt.NDArray[Any]:
+def _padded(vector: npt.NDArray[Any], basis: Dictionary) -> npt.NDArray[Any]:
     """With empty cells after the last, where the dictionary needs a power of two."""
     more = _size(vector.shape[-1], basis) - vector.shape[-1]
     return np.pad(vector, [*[(0, 0)] * (vector.ndim - 1), (0, more)]) if more else vector
@@ -428,9 +429,9 @@ class _CompressedSensing:
         """Of the drawn matrix, over all its columns, padding cells included."""
         return self.matrix.sensitivity(neighbours)
 
-    def recover(self, noisy: Integers, variance: float) -> Recovery:
+    def recover(self, noisy: Integers, variance: float) -> _Recovery:
         """The estimate of all columns, and which dictionary was taken."""
-        return recover(
+        return _recover(
             self.matrix, noisy.astype(np.float64), variance, self.dictionaries, self.sparsity
         )
 

@@ -55,7 +55,7 @@ FAINT = 1.0
 
 
 @dataclass(frozen=True)
-class Advice:
+class _Advice:
     """A method's name and why it was taken, in one sentence."""
 
     method: str
@@ -70,11 +70,11 @@ def _check_workload(workload: str) -> Workload:
 
 def advise(
     shape: Sequence[int], epsilon: float, records: int | None = None, workload: Workload = "cells"
-) -> Advice:
+) -> _Advice:
     """Choose a method for this product of columns; `records` is public or a public guess."""
     cells = math.prod(shape)
     if cells > MAX_CELLS:
-        return Advice(
+        return _Advice(
             "privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none"
         )
     supposed = SUPPOSED_RECORDS if records is None else max(1, records)
@@ -82,22 +82,22 @@ def advise(
     mean = supposed / cells * epsilon
     if workload == "ranges":
         if len(shape) == 2 and min(shape) > COARSEST:
-            return Advice(
+            return _Advice(
                 "agrid", "ranges over two columns: grids that are finer where more records are"
             )
-        return Advice(
+        return _Advice(
             "hierarchical", "ranges: a tree of counts with the best fan-out of each column"
         )
     if mean >= FAINT:
-        return Advice(
+        return _Advice(
             "laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise"
         )
     if len(shape) > 2:
-        return Advice(
+        return _Advice(
             "privbayes",
             f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables",
         )
-    return Advice(
+    return _Advice(
         "csm",
         f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it",
     )
@@ -165,7 +165,8 @@ def central_release(
     check_whole_or_none("records", records, 1, MAX_RECORDS)
     check_whole("replicates", replicates, 0, MAX_REPLICATES)
     if method is not None:
-        _built(method, parameters)  # a wrong name or parameter is said before the table is read
+        # Report a wrong name or parameter before the table is read.
+        _built(method, parameters)
     started = clock()
     opened, whole, warnings = open_table(table, schema)
     kept = _chosen_columns(whole, columns)
@@ -174,14 +175,15 @@ def central_release(
     advice = (
         advise(kept.cardinalities, epsilon, known, asked)
         if method is None
-        else Advice(method, "given")
+        else _Advice(method, "given")
     )
     chosen, built = _built(advice.method, parameters)
     read = clock()
     public = secrets.randbits(63) if seed is None else seed
     source: ByteSource = secrets.token_bytes if seed is None else seeded_source(seed)
     if chosen.release is None:
-        notion = "replace"  # any record against any other
+        # Any record against any other.
+        notion = "replace"
         made = _record_form(encoded.codes, kept, epsilon, source, public, built)
     elif chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MAX_CELLS:
         made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)

@@ -76,7 +76,7 @@ class Product:
     def sensitivity(self, neighbours: Neighbours) -> int:
         lying = [axis.shared() for axis in self.axes]
         column = math.prod(ways[0][0] for ways in lying)
-        return column if neighbours == "add-remove" else replaced(column, lying)
+        return column if neighbours == "add-remove" else _replaced(column, lying)
 
     def decode(self, noisy: Integers, variance: float) -> Floats:
         measured = [axis.forward(np.zeros(axis.cells, dtype=np.int64)).size for axis in self.axes]
@@ -86,7 +86,7 @@ class Product:
         return out.ravel()
 
 
-def replaced(column: int, lying: Sequence[list[tuple[int, int]]]) -> int:
+def _replaced(column: int, lying: Sequence[list[tuple[int, int]]]) -> int:
     """The largest distance of two columns of a Kronecker product of matrices of 0, 1 and -1.
 
     If axis i has p_i rows where two columns agree and q_i where they are opposite, the

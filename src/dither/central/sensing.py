@@ -291,7 +291,7 @@ def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
     if counts.size == 0:
         return np.zeros(matrix.shape[0], dtype=np.int64)
     _check_exact(max(int(matrix.max()), -int(matrix.min())) * int(counts.sum()))
-    # Every partial sum is a whole number below 2**53, so 64-bit floats hold it exactly in any order of summation.
+    # Every partial sum is an integer below 2**53, so 64-bit floats are exact in any order.
     return np.rint(matrix.astype(np.float64) @ counts.astype(np.float64)).astype(np.int64)
 
 

@@ -72,16 +72,16 @@ class Questions:
             )
         return cls(tuple(pairs), levels)
 
-    def answer(self, release: Release) -> Answers:
+    def answer(self, release: Release) -> _Answers:
         """The release's answers."""
         number = release.number
         shares = tuple(number.range(low, high) for low, high in self.ranges)
         quantiles = release.quantile(number.attribute, self.levels) if self.levels else None
-        return Answers(self, shares, quantiles)
+        return _Answers(self, shares, quantiles)
 
 
 @dataclass(frozen=True)
-class Answers:
+class _Answers:
     """The questions and their answers."""
 
     asked: Questions

@@ -95,7 +95,7 @@ _NUMBER_PARTS = ("range", "below", "quantiles", "bins", "figure")
 
 
 @dataclass(frozen=True)
-class HeldRelease:
+class _HeldRelease:
     """A release without its synthetic rows, and the questions to it."""
 
     release: Release
@@ -157,12 +157,12 @@ class Releases:
 
     def __init__(self, most: int = HELD_BYTES) -> None:
         self._most = most
-        self._held: OrderedDict[str, tuple[HeldRelease, int]] = OrderedDict()
+        self._held: OrderedDict[str, tuple[_HeldRelease, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, digest: str) -> HeldRelease | None:
+    def get(self, digest: str) -> _HeldRelease | None:
         """A release that is held."""
         found = self._held.get(digest)
         if found is None:
@@ -170,7 +170,7 @@ class Releases:
         self._held.move_to_end(digest)
         return found[0]
 
-    def add(self, digest: str, data: bytes) -> HeldRelease:
+    def add(self, digest: str, data: bytes) -> _HeldRelease:
         """Hold a release; others are forgotten to make room."""
         release, size = _read_archive(data)
         content, reason = release.content, ""
@@ -179,7 +179,7 @@ class Releases:
             content = replace(content, synthetic=empty)
             release = replace(release, content=content)
             reason = "" if content.replicates is not None else NOT_MADE
-        held = HeldRelease(release, content.questions(release, reason=reason))
+        held = _HeldRelease(release, content.questions(release, reason=reason))
         self._held[digest] = (held, size)
         while len(self._held) > 1 and sum(size for _, size in self._held.values()) > self._most:
             self._held.popitem(last=False)
@@ -199,7 +199,7 @@ def _read_archive(data: bytes) -> tuple[Release, int]:
 
 
 def do(
-    job: ReleaseJob, held: HeldRelease, data: bytes | None
+    job: ReleaseJob, held: _HeldRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, detached from the release."""
     if isinstance(job, Replicates):
@@ -215,7 +215,7 @@ def do(
     return answer
 
 
-def _answer(job: Question, held: HeldRelease) -> Answer | AnswerTable:
+def _answer(job: Question, held: _HeldRelease) -> Answer | AnswerTable:
     if job.number_parts:
         if job.where or job.given or job.by or len(job.number_parts) > 1:
             raise ParameterError(
@@ -231,7 +231,7 @@ def _answer(job: Question, held: HeldRelease) -> Answer | AnswerTable:
     return held.questions.query(job.where, job.given, LEVEL)
 
 
-def _answer_number(job: Question, held: HeldRelease) -> Answer | AnswerTable:
+def _answer_number(job: Question, held: _HeldRelease) -> Answer | AnswerTable:
     """An answer about one number, with 95 % intervals; shares are of the participants."""
     number = held.release.number
     if job.figure:

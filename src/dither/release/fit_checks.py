@@ -88,8 +88,9 @@ class _HeldOutError:
         """The result in one sentence."""
         if self.verdict == TOO_NOISY:
             return (
-                f"The error estimated from {self.n:,} held-out reports is {TOO_NOISY}: it cannot be told from zero. The mean "
-                f"total variation distance is at most {self.tvd_bound:.3f} with 97.5 % confidence."
+                f"The error estimated from {self.n:,} held-out reports is {TOO_NOISY}: its interval "
+                "includes zero. The mean total variation distance is at most "
+                f"{self.tvd_bound:.3f} with 97.5 % confidence."
             )
         return (
             f"By {self.n:,} held-out reports the mean squared error of a distribution is {self.squared:.2e} "
@@ -332,17 +333,18 @@ def rounds_notes(model: Model, tallies: Sequence[RoundTally]) -> JsonObject:
         for t in sorted(tests, key=lambda test: test.p)
     ]
     count = f"{len(tests)} attribute{'s' if len(tests) > 1 else ''}"
+    sentence = (
+        f"No difference between the rounds was detected in the {count} asked in more than one "
+        f"(least p-value {least.p:.2g}, {least.attribute}); differences below the noise stay hidden."
+    )
     if named:
-        said = (
-            f"The rounds differ about {', '.join(named)}, further than their noise: early and late participants answered "
-            "differently."
+        sentence = (
+            f"The rounds differ about {', '.join(named)}, further than their noise: early and late "
+            "participants answered differently."
         )
-    else:
-        said = (
-            f"No difference between the rounds can be told in the {count} asked in more than one (least p-value "
-            f"{least.p:.2g}, {least.attribute}); differences below the noise stay hidden."
-        )
-    return {"rounds_agree": {"differ": named, "level": LEVEL, "tests": listed, "sentence": said}}
+    return {
+        "rounds_agree": {"differ": named, "level": LEVEL, "tests": listed, "sentence": sentence}
+    }
 
 
 def _answers(tally: CountTally) -> list[AnswerCounts]:

@@ -224,7 +224,7 @@ def _swap(fresh: Path, target: Path, files: Collection[str]) -> None:
     os.replace(target, aside)
     try:
         for entry in aside.iterdir():
-            # Files that people put beside an earlier release are kept.
+            # Other files in an earlier release's folder are kept.
             if entry.name not in files:
                 os.replace(entry, fresh / entry.name)
         os.replace(fresh, target)

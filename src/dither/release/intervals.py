@@ -196,7 +196,10 @@ INTERACTION = 0.5
 FAR = 3.0
 # Degrees of freedom if the errors are known rather than estimated.
 MANY = 1000.0
-UNKNOWN = "some of these attributes were taken as independent and nobody was asked about them together: no interval can be had"
+UNKNOWN = (
+    "some of these attributes are modelled as independent and were never asked together: "
+    "no interval can be had"
+)
 
 
 @dataclass(frozen=True)
@@ -413,7 +416,8 @@ class Bootstrap:
     def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Errors beyond the replicates: biases of pairs, interactions of triples not asked."""
         for pair in combinations(names, 2):
-            if len(self._roots(pair)) == 2:  # neither determines the other
+            # Neither attribute determines the other.
+            if len(self._roots(pair)) == 2:
                 yield pair
         for triple in combinations(names, 3):
             roots = self._roots(triple)

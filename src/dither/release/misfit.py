@@ -132,7 +132,7 @@ def pair_bias(
     Errors along products of single values' moves, and of slow waves if the pair has
     any, are added; the squares of either sum to `spread`.
     """
-    errors = departures(refits) - departures(fitted[None])
+    errors = _departures(refits) - _departures(fitted[None])
     ones = (fitted.sum(axis=1), fitted.sum(axis=0))
     values = [_moves_of(one) for one in ones]
     waves = [_waves_of(attribute, one) for attribute, one in zip(attributes, ones, strict=True)]
@@ -149,7 +149,7 @@ def _sized(moves: Sequence[Floats], total: float) -> Products:
     return root * first, second
 
 
-def departures(tables: Floats) -> Floats:
+def _departures(tables: Floats) -> Floats:
     """Differences of tables from the products of their one-way marginals."""
     return np.asarray(tables - tables.sum(axis=2)[:, :, None] * tables.sum(axis=1)[:, None, :])
 
@@ -418,7 +418,7 @@ def local_misfit(
     errors = size = unseen = 0.0
     for pair in chosen:
         fitted, again = _tables(model, refits, pair)
-        errors += float(((departures(again) - departures(fitted[None])) ** 2).sum()) / len(again)
+        errors += float(((_departures(again) - _departures(fitted[None])) ** 2).sum()) / len(again)
         size += _size_of(fitted)
         if targets is not None:
             unseen += float(_noise(targets, pair, fitted).sum())

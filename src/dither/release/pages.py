@@ -17,7 +17,8 @@ from markupsafe import Markup
 from dither.notice import shown_certainty, shown_epsilon
 from dither.release.words import likelihood_factor
 
-_LONGEST = 24  # letters of a word that no line breaks
+# Longer words may be broken.
+_LONGEST = 24
 
 
 def render_page(

@@ -153,8 +153,8 @@ def _cut(text: str) -> str:
 
 
 NO_GUARANTEE = (
-    "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
-    "to be published."
+    "None. This release was made from the true records without any privacy, for comparison only; it "
+    "protects no one and must not be published."
 )
 
 
@@ -208,11 +208,12 @@ EARLIER_REPLAYED_TO_READERS = (
     "their noise."
 )
 RESTS_ON = (
-    "The collector shows nobody single reports, nor who sent them or in which order they came; and the other people whose reports "
-    "are added up draw their noise as they are asked to (who does not is to be taken off their number)."
+    "The collector shows no one single reports, their senders or their order; and the other people "
+    "whose reports are added up draw their noise as they are asked to (subtract participants who "
+    "deviate from the protocol)."
 )
-REPLAYED_TO_READERS = "Nothing is promised against whoever sees the release: its seed stands in it, and takes the noise off."
-UNBOUNDED_READERS = "No bound was computed for those who see only the release; the guarantee of the reports covers them too."
+REPLAYED_TO_READERS = "Nothing is promised against readers of the release: it contains its seed, which removes the noise."
+UNBOUNDED_READERS = "No bound was computed for readers of the release; the guarantee of the reports covers them too."
 
 
 def readers_sentence(central: CentralGuarantee, *, simulated: bool, pooled: bool = False) -> str:
@@ -254,8 +255,9 @@ def hidden_sentence(central: CentralGuarantee) -> str | None:
     if central.hidden.epsilon >= central.known.epsilon:
         return None
     return (
-        f"Who does not even know which question the person was asked learns at most as much as {shown_bound(central.hidden)}-"
-        f"differential privacy allows: at worst a person is then one of {central.hidden.people:,}."
+        "A reader who does not know which question the person was asked learns at most as much as "
+        f"{shown_bound(central.hidden)}-differential privacy allows: at worst a person is then one "
+        f"of {central.hidden.people:,}."
     )
 
 

@@ -352,7 +352,6 @@ def _row(row: AnswerRow, reason: str, unit: Unit) -> _ShownRow:
     if unit != "share":
         return _ShownRow(about, estimate, interval, "")
     if row.low <= 0.0:
-        return _ShownRow(about, estimate, interval, "cannot be told from none")
-    return _ShownRow(
-        about, estimate, interval, "cannot be told from all" if row.high >= 1.0 else ""
-    )
+        return _ShownRow(about, estimate, interval, "may be zero")
+    remark = "may be everyone" if row.high >= 1.0 else ""
+    return _ShownRow(about, estimate, interval, remark)

@@ -62,7 +62,7 @@ class _Compared:
 
 
 @dataclass(frozen=True)
-class ComparedAttribute:
+class _ComparedAttribute:
     """One attribute in two releases, and their total variation distance."""
 
     name: str
@@ -72,7 +72,7 @@ class ComparedAttribute:
 
 def compare_manifests(
     first: Mapping[str, Any], second: Mapping[str, Any]
-) -> list[ComparedAttribute]:
+) -> list[_ComparedAttribute]:
     """The attributes of two manifests; an error unless they are of tables of one schema."""
     if not (_can_compare(first) and _can_compare(second)):
         raise ParameterError(
@@ -85,7 +85,7 @@ def compare_manifests(
     return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]
 
 
-def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> ComparedAttribute:
+def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _ComparedAttribute:
     values = []
     for i, label in enumerate(first["labels"]):
         a, b = float(first["frequencies"][i]), float(second["frequencies"][i])
@@ -95,7 +95,7 @@ def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> ComparedA
         values.append(
             _Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high)
         )
-    return ComparedAttribute(
+    return _ComparedAttribute(
         first["attribute"], values, 0.5 * math.fsum(abs(v.difference) for v in values)
     )
 
@@ -358,7 +358,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
     )
 
 
-def _card(entry: ComparedAttribute) -> dict[str, Any]:
+def _card(entry: _ComparedAttribute) -> dict[str, Any]:
     """One attribute: two charts and a table of differences, the largest ones first."""
     ordered = sorted(
         entry.values, key=lambda value: -max(value.first.estimate, value.second.estimate)

@@ -362,7 +362,7 @@ def counted(share: Answer, population: float) -> Answer:
 
 UNSURE_DIVISOR = Notice(
     "divisor-unsure",
-    "no interval: the share of people that it is divided by cannot be told from zero",
+    "no interval: the share of people in the denominator may be zero within its error",
 )
 
 

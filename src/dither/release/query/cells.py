@@ -37,7 +37,7 @@ MAX_WEIGHTS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Parts:
+class _Parts:
     """An attribute's values cut by comparisons: each part's code, ends and share of the code."""
 
     codes: Indices
@@ -52,7 +52,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Side:
+class _Side:
     """One attribute of a grid.
 
     Its parts are classified: `classes` are distinguished by the questions, `truths` has
@@ -65,14 +65,14 @@ class Side:
     groups: Indices
     shares: Floats
     truths: Mapping[Condition, Flags]
-    parts: Parts
+    parts: _Parts
 
 
 @dataclass(frozen=True)
 class Grid:
     """The product of some attributes' groups, with the weights of questions."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[_Side, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,7 +154,7 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
 
 def _build_side(
     attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None, detailed: bool
-) -> Side:
+) -> _Side:
     """One attribute's groups and classes under these conditions."""
     parts = _cut(attribute, conditions, scale)
     flags = (
@@ -174,14 +174,14 @@ def _build_side(
     truths = (
         {} if marks is None else {condition: marks[:, i] for i, condition in enumerate(conditions)}
     )
-    return Side(attribute, groups, shares, truths, parts)
+    return _Side(attribute, groups, shares, truths, parts)
 
 
-def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None) -> Parts:
+def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None) -> _Parts:
     codes = np.arange(attribute.cardinality)
     if scale is None:
         places = codes.astype(np.float64)
-        return Parts(codes, places, places, np.ones(len(codes)))
+        return _Parts(codes, places, places, np.ones(len(codes)))
     codes, low, high = codes[: attribute.answers], scale.low, scale.high
     for cut in {cut for condition in conditions for span in condition.spans for cut in span}:
         divided = (low < cut) & (cut < high)
@@ -198,10 +198,10 @@ def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | N
     if attribute.missing:
         codes, shares = np.append(codes, attribute.answers), np.append(shares, 1.0)
         low, high = np.append(low, np.nan), np.append(high, np.nan)
-    return Parts(codes, low, high, shares)
+    return _Parts(codes, low, high, shares)
 
 
-def _fulfilled(parts: Parts, condition: Condition) -> Flags:
+def _fulfilled(parts: _Parts, condition: Condition) -> Flags:
     flags: Flags = np.isin(parts.codes, list(condition.codes))
     for low, high in condition.spans:
         flags |= (parts.low >= low) & (parts.high <= high)
@@ -209,7 +209,7 @@ def _fulfilled(parts: Parts, condition: Condition) -> Flags:
 
 
 def _group(
-    parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool
+    parts: _Parts, classes: Indices, count: int, cardinality: int, detailed: bool
 ) -> tuple[Indices, Floats]:
     """Group codes whose parts are all in one class; a divided code is a group by itself."""
     first = np.full(cardinality, -1)

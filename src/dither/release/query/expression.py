@@ -160,7 +160,7 @@ def between(attribute: Attribute, low: object, high: object, scale: Scale | None
     )
 
 
-def suggestion(word: str, known: Collection[str]) -> str:
+def _suggestion(word: str, known: Collection[str]) -> str:
     """`; did you mean 'x'?` if a similar word is known, otherwise the known words."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, 1)
@@ -187,7 +187,7 @@ def _missing(attribute: Attribute, operator: Operator) -> Condition:
 def _code(attribute: Attribute, value: object) -> int:
     code = Matcher(attribute).code(value)
     if code < 0:
-        words = suggestion(str(value), attribute.labels)
+        words = _suggestion(str(value), attribute.labels)
         raise ParameterError(
             f"{attribute.name} has no value {_short(value)}; {words}",
             where=attribute.name,
@@ -410,7 +410,7 @@ class Reader:
             if len(alike) != 1:
                 shown = str(name)[:80]
                 raise ParameterError(
-                    f"no attribute {shown!r}; {suggestion(shown, names)}", where=shown, value=name
+                    f"no attribute {shown!r}; {_suggestion(shown, names)}", where=shown, value=name
                 )
             name = alike[0]
         return self.schema[str(name)]
