@@ -139,7 +139,7 @@ class Release:
         """The release of a finished protocol over whole records.
 
         Args:
-            machine: The finished protocol.
+            run: The finished protocol.
             call: What was asked for; its parameters are filled in from the run.
             participants: How many people took part.
             draw: The generators of the synthetic codes and of values inside their bins.
