@@ -48,7 +48,11 @@ SeveralMethod = Literal["one", "independent", "summed"]
 
 @dataclass(frozen=True)
 class _SeveralParameters:
-    """`mechanism`: through what every answer goes; left out it is best for `one`, and the paper's own, sue, for the others."""
+    """`mechanism` is the randomiser of all answers.
+
+    By default it is the best one for `one`, and the paper's choice, sue, for the
+    others.
+    """
 
     mechanism: str | None = None
 
@@ -59,7 +63,7 @@ class _SeveralParameters:
 
 @dataclass(frozen=True)
 class _Slots:
-    """Every participant's answers as cells, `most` in a row; the last cell means no value."""
+    """All participants' answers as cells, `most` in a row; the last cell means no value."""
 
     cells: Integers
 
@@ -77,12 +81,16 @@ def several_values(
     path: ReportPath = "counts",
     seed: int | None = None,
 ) -> Release:
-    """Histograms of all values of all participants; `values` holds one list of numbers per participant, at most `most`
-    long.
+    """Collect histograms of all values of all participants.
 
-    Guarantee: everything one participant sends is epsilon-locally differentially private for all its values together.
-    The parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue). Methods: `one`, `independent`, `summed`.
-    With a `seed` whoever knows it can draw the noise again; without one nobody can.
+    Guarantee: everything one participant sends is epsilon-locally differentially
+    private for all its values together. Methods: `one`, `independent`, `summed`. The
+    parameter `mechanism` is the randomiser; `summed` takes unary ones (sue, oue).
+    Anyone who knows the `seed` can draw the noise again; without a seed it comes from
+    the operating system and cannot be replayed.
+
+    Args:
+        values: One list of numbers for each participant, at most `most` long.
 
     >>> import dither
     >>> trips = [[3.0, 12.0], [7.5], []] * 400
@@ -158,7 +166,7 @@ def several_values(
 
 
 def fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
-    """Cells of everybody's values, filled up with "no value"."""
+    """Cells of all values, filled up with "no value"."""
     held = _per_person(values)
     lengths = np.array([own.size for own in held], dtype=np.int64)
     if not len(lengths):
@@ -178,7 +186,7 @@ def fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
 
 
 def _per_person(values: Sequence[Any]) -> list[Floats]:
-    """Each participant's values as an array; an error names the participant whose values are no list of numbers."""
+    """Each participant's values as an array; errors name the participant."""
     held = []
     for person, own in enumerate(values):
         name = f"the values of participant {person + 1}"
@@ -194,14 +202,19 @@ def _per_person(values: Sequence[Any]) -> list[Floats]:
 
 
 def _each(epsilon: float, most: int, method: SeveralMethod) -> float:
-    """What an answer may spend. Dividing a float by a whole number can round up; one step down, the sum never exceeds epsilon."""
+    """The epsilon of one answer.
+
+    Dividing a float by an integer can round up; one step down, the sum never exceeds
+    epsilon.
+    """
     return epsilon if method == "one" or most == 1 else math.nextafter(epsilon / most, 0.0)
 
 
 def _which(counts: Floats, people: int, most: int) -> Floats:
-    """What drawing one place of each participant adds to the variance of a bin's count, at most.
+    """Bound on the variance added to a bin's count by drawing one place of each participant.
 
-    A participant with k of `most` places in the bin adds k(most-k); for a given sum of all k that is largest when all are alike.
+    A participant with k of `most` places in the bin adds k(most-k); for a given sum of
+    all k that is largest if all are equal.
     """
     share = np.clip(counts / people, 0.0, 1.0)
     return np.asarray(most**2 * people * share * (1 - share), dtype=np.float64)
@@ -210,7 +223,10 @@ def _which(counts: Floats, people: int, most: int) -> Floats:
 def _collect(
     mechanism: Mechanism, slots: _Slots, method: SeveralMethod, path: str, rng: np.random.Generator
 ) -> tuple[Integers, int]:
-    """The tally of all answers and how many there are: sums of summed vectors are sums of all vectors, so both have one law."""
+    """The tally of all answers and their number.
+
+    Sums of summed vectors are sums of all vectors, so both have one law.
+    """
     people, most = slots.cells.shape
     told = slots.cells
     if method == "one":
@@ -259,18 +275,31 @@ def histogram(
     name: str = "the values",
     attribute: str | None = None,
 ) -> Release:
-    """Collect one numeric value per person for several consumers, each with its own bins.
+    """Collect one numeric value per person for several consumers with separate bins.
 
-    A consumer is a count of bins, a list of edges, a dictionary (name, bins | width | edges, epsilon) or a
-    `Consumer`. [low, high] is the public range; taken from the data if left out, which leaks it and is said in a
-    warning. Guarantee: everything one participant sends is epsilon-locally differentially private, whatever the
-    consumers share among themselves. The noise comes from the operating system and cannot be drawn again, unless a
-    `seed` is given: the same seed gives the same release, and whoever knows it can take the noise off, as a warning says. Every
-    method has the parameter `mechanism` (the randomiser), `sampled` also `share` and `smart` also `objective`. `ranges` and
-    `square-wave` need no consumer; `mean` takes none and gives `release.mean()` alone, with a smaller error than the others' means.
+    Guarantee: everything one participant sends is epsilon-locally differentially
+    private, also if consumers share their counts. The noise comes from the operating
+    system and cannot be replayed unless a `seed` is given: then the release is
+    reproducible, and anyone who knows the seed can remove the noise, as a warning says.
+
+    Every method has the parameter `mechanism` (the randomiser), `sampled` also `share`
+    and `smart` also `objective`. `ranges` and `square-wave` need no consumer; `mean`
+    takes none and yields only `release.mean()`, with a smaller error than the others'
+    means.
+
+    Args:
+        values: The numbers, one for each participant.
+        consumers: Each is a number of bins, a list of edges, a dictionary (name, bins |
+            width | edges, epsilon) or a `Consumer`.
+        epsilon: The guarantee of one participant.
+        low: Lower end of the public range. If omitted it is taken from the data, which
+            leaks it; a warning says so.
+        high: Upper end of the public range.
 
     >>> import dither
-    >>> release = dither.histogram([1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1)
+    >>> release = dither.histogram(
+    ...     [1.0, 2.0, 7.5, 9.0] * 500, consumers=[2, 5], epsilon=3.0, low=0, high=10, seed=1
+    ... )
     >>> [c.name for c in release.consumers], release.epsilon_achieved <= 3.0
     (['2 bins', '5 bins'], True)
     """
@@ -313,7 +342,7 @@ def _name_of(values: Any) -> str:
 
 
 def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
-    """The class of a histogram method; an error lists the ones there are."""
+    """The class of a histogram method; an error lists the known methods."""
     check_choice("method", method, HISTOGRAMS | MEANS)
     machine_class = HISTOGRAMS[method].load()
     assert issubclass(machine_class, HistogramMachine)
@@ -323,7 +352,7 @@ def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
 def asked_partition(
     method: str, consumers: Sequence[Consumer], low: float, high: float
 ) -> Partition:
-    """The coarsest partition that tells everything that a method asks of a number and everything that its consumers want."""
+    """The coarsest partition that resolves a method's questions and its consumers' bins."""
     asked = histogram_machine(method).schema_of("a number", consumers, low, high)
     return union(
         [*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high
@@ -342,7 +371,7 @@ def collect(
     path: ReportPath = "counts",
     name: str = "the values",
 ) -> HistogramMachine[Any]:
-    """The finished machine of a histogram method, driven over people by the cells of `asked_partition`."""
+    """Run a histogram method over people given by the cells of `asked_partition`."""
     schema = histogram_machine(method).schema_of(
         name, consumers, partition.edges[0], partition.edges[-1]
     )
@@ -361,7 +390,7 @@ def collect(
 
 
 def check_mean(consumers: Sequence[Any], *, consistent: bool = False) -> None:
-    """An error if somebody wants more of the method `mean` than a mean."""
+    """Raise an error if more than the mean is requested of the method `mean`."""
     if consumers or consistent:
         raise ParameterError(
             f"method 'mean' gives a mean and no {'bins' if consumers else 'counts to be consistent'}; leave them out, or take "
@@ -380,7 +409,7 @@ def _collect_mean(
     *,
     path: ReportPath = "counts",
 ) -> Mean:
-    """The finished machine of the method `mean`, driven over numbers that lie in [low, high]."""
+    """Run the method `mean` over numbers in [low, high]."""
     machine = start(
         "mean", Mean.schema_of("a number", low, high), epsilon, len(numbers), parameters
     ).machine

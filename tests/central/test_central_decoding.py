@@ -11,8 +11,8 @@ from scipy.linalg import hadamard
 from tests.central.running import run
 
 from dither.central import csm, fourier, linear, privbayes, projection
+from dither.central.linear import Axis, Each, Product
 from dither.central.noise import seeded_source
-from dither.central.products import Axis, Each, Product
 from dither.central.sensing import (
     DenseSensing,
     HadamardSensing,

@@ -16,6 +16,7 @@ import pytest
 from tests.central.running import run
 
 from dither.central import csm, fourier, linear, privbayes, projection
+from dither.central.linear import Axis, Each, Product
 from dither.central.measurement import LinearMeasurement, Neighbours, observe
 from dither.central.noise import (
     achieved_epsilon,
@@ -24,7 +25,6 @@ from dither.central.noise import (
     exponents,
     seeded_source,
 )
-from dither.central.products import Axis, Each, Product
 from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central.csm import CsmParameters, compressed_sensing
-from dither.central.noise import seeded_source
-from dither.central.recovery import (
+from dither.central.csm import (
+    CsmParameters,
+    compressed_sensing,
     expected_error,
     freedom,
     largest,
@@ -18,6 +18,7 @@ from dither.central.recovery import (
     non_negative_least_squares,
     pursue,
 )
+from dither.central.noise import seeded_source
 from dither.central.sensing import PAIRED, SparseSensing, matrix_sensitivity, sensing
 from dither.central.sparse import dictionary
 from dither.errors import ParameterError

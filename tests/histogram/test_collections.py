@@ -17,7 +17,7 @@ from dither.mechanisms import kernels
 from dither.mechanisms import mechanism as build
 from dither.methods.histogram.consumer import Consumer, ValueGroup, read_consumers, union
 from dither.methods.histogram.estimates import PureCells, variance_by_type
-from dither.release.standard_errors import measured_errors
+from dither.release.figures import measured_errors
 
 BINS = (3, 4, 6)
 CONSUMERS = read_consumers(BINS, 0.0, 1.0)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dither.collector.pages.releases import REACH, compare_manifests
 from dither.errors import ParameterError
-from dither.release.compare import REACH, compare_manifests
 
 
 def manifest(
@@ -52,8 +52,10 @@ def test_without_an_error_there_is_no_verdict() -> None:
 def test_other_schemas_are_refused() -> None:
     with pytest.raises(ParameterError, match="different schemas"):
         compare_manifests(manifest([0.3, 0.7], None), manifest([0.3, 0.7], None, "b"))
-    number = {"format": "dither-histogram-1"}
-    for pair in ((manifest([0.3, 0.7], None), number), (number, manifest([0.3, 0.7], None))):
+    table = manifest([0.3, 0.7], None)
+    earlier = {"format": "dither-histogram-1"}
+    number = {"schema_fingerprint": table["schema_fingerprint"], "consumers": []}
+    for pair in ((table, earlier), (earlier, table), (table, number), (number, table)):
         with pytest.raises(ParameterError, match="about one number"):
             compare_manifests(*pair)
 

@@ -14,7 +14,7 @@ import dither
 from dither.fit import Independent, Marginal
 from dither.mechanisms import Mechanism, mechanism
 from dither.release import Release, figures
-from dither.release.standard_errors import pair_errors, split_errors
+from dither.release.figures import pair_errors, split_errors
 from dither.schema import Attribute, Schema
 
 

@@ -14,7 +14,7 @@ from dither.fit import Independent, Marginal, model_from_bytes
 from dither.mechanisms import kernels, mechanism
 from dither.notice import ADVICE, Notice, shown_certainty
 from dither.release import Release, truth_from_codes
-from dither.release.standard_errors import measured_errors
+from dither.release.figures import measured_errors
 from dither.release.words import find_warnings, guarantee_sentence, likelihood_factor
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
+from dither.collector.releases import copy_as_spreadsheet, write_spreadsheet
 
 RISKY = ["=1+1", "+SUM(A1)", "-2+3", "@cmd", "\t=1", "\r=1", " =1", "-", "=", "+1x"]
 SAFE = ["plain", "", "-5", "+3.5", "-1e-5", ".5", "a=b", "'=1", "−5", None]

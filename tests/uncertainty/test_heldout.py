@@ -18,7 +18,7 @@ from dither.fit import AnswerCounts, Independent
 from dither.mechanisms import kernels
 from dither.methods import restore, start
 from dither.randomness import RandomStream
-from dither.release.heldout import (
+from dither.release.fit_checks import (
     INFORMATIVE,
     TOO_NOISY,
     heldout_error,

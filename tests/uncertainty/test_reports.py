@@ -10,8 +10,8 @@ import pytest
 from dither.datasets import generate_network
 from dither.fit import AnswerCounts, pool
 from dither.mechanisms import kernels, mechanism
-from dither.release import raw_sums as reports
-from dither.release.raw_sums import Reports, answer_covariance
+from dither.release import intervals as reports
+from dither.release.intervals import Reports, answer_covariance
 from dither.reports import question
 
 CELLS, PEOPLE = 12, 5_000

@@ -1,16 +1,19 @@
-"""Does a central method keep its epsilon? Its release is run on neighbouring tables and everything it releases is compared.
+"""Audit of a central method's epsilon: compare all its outputs on neighbouring tables.
 
 Three checks, on the worst pair of neighbouring tables among those tried:
 
-* Replay: the second table is made to release exactly what the first did. The figures, the notes and the epsilon
-  computed from it must be the same, else something leaves the method without noise.
-* Exact: for the released values the losses of all steps are added up: (L1 distance of the exact measurements) /
-  (scale of the noise), in rational arithmetic, and the largest log-ratio of a choice's chances. A choice whose law has
-  no closed form (the buckets of `dawa`) counts with what the method states for it; its proof is in the module.
-* Empirical: many releases. Noise is drawn value by value, so losses of values add up, and how much one unit of distance
-  tells is the rate at which the noise falls off: ln(P(Z >= 0) / P(Z >= g)) is at most g times it, for any noise
-  (group privacy). The rate is bounded by Clopper-Pearson limits from the noise really added. Choices are bounded by how
-  often each outcome comes up on either table.
+* Replay: the second table is made to release exactly the values of the first. The
+  figures, the notes and the epsilon computed from it must be equal; otherwise the
+  method releases something without noise.
+* Exact: for the released values the losses of all steps are added: (L1 distance of the
+  exact measurements) / (scale of the noise), in rational arithmetic, and the largest
+  log-ratio of a choice's probabilities. A choice whose law has no closed form (the
+  buckets of `dawa`) counts with its stated loss; the proof is in its module.
+* Empirical: many releases. Noise is drawn independently for each value, so the losses
+  of values add up, and the loss of one unit of distance is the rate of decay of the
+  noise: ln(P(Z >= 0) / P(Z >= g)) is at most g times it, for any noise (group privacy).
+  The rate is bounded by Clopper-Pearson limits from the noise that was added. Choices
+  are bounded by the frequencies of each outcome on either table.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ from itertools import islice, product
 
 import numpy as np
 
+from dither.central import CentralMethod
 from dither.central.measurement import MAX_CELLS, CuratorTask, Neighbours, NoisyHistogram
-from dither.central.methods import CentralMethod
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
 from dither.central.records import NoisyRecords, release_records
 from dither.checks import check_whole, check_whole_or_none
@@ -44,16 +47,22 @@ from dither.release.call import plain
 from dither.schema.cells import codes_of
 from dither.types import Codes, Floats, Integers
 
-RELEASES = 1_000  # a few seconds
-WAVELET_CELLS = 1024  # fewer, and `privelet` measures the cells themselves
-GAP = (
-    1.6  # scales of the noise between the two ends of its tail: about where the rate is known best
-)
-PAIRS_EACH = 16  # neighbouring tables of each kind that are compared
-LARGE_COUNT = 3_000  # records in the fullest cells
-FINALISTS = 6  # of them, which are compared along many paths
-REPLAYS = 12  # of a finalist; adaptive methods take other paths each time
-PUBLIC_SEED = 1  # of public randomness, the same in every release: matrices, a network's first node
+# Releases of an audit, which take a few seconds.
+RELEASES = 1_000
+# With fewer cells `privelet` measures the cells themselves.
+WAVELET_CELLS = 1024
+# Distance of the tail's two ends in scales of the noise; the rate is most precise near it.
+GAP = 1.6
+# Neighbouring tables of each kind.
+PAIRS_EACH = 16
+# Records in the fullest cells.
+LARGE_COUNT = 3_000
+# Pairs that are compared along many paths.
+FINALISTS = 6
+# Replays of such a pair; adaptive methods take another path each time.
+REPLAYS = 12
+# Seed of public randomness (matrices, a network's first node), equal in all releases.
+PUBLIC_SEED = 1
 
 Step = NoisyStep | ChoiceStep
 LEAK = "a release depends on the table beyond what was noted with its noise"
@@ -61,7 +70,7 @@ LEAK = "a release depends on the table beyond what was noted with its noise"
 
 @dataclass(frozen=True)
 class Release:
-    """What one run gave: all that the method hands over, and the steps it took."""
+    """The result of one run: its output and its steps."""
 
     made: NoisyHistogram | NoisyRecords
     steps: list[Step]
@@ -79,7 +88,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Path:
-    """The choices of one release, and a lower bound of what the noise after them tells."""
+    """The choices of one release, and a lower bound of the loss of the noise after them."""
 
     chosen: tuple[object, ...]
     bound: float
@@ -115,8 +124,8 @@ class _Runner:
     def pairs(self) -> list[tuple[Integers, Integers]]:
         """Neighbouring tables with a record added or changed in many places.
 
-        They are full, nearly empty, lopsided, and large: a method may treat cells of thousands of
-        records differently.
+        They are full, nearly empty, lopsided, and large: a method may treat cells of
+        thousands of records differently.
         """
         last = self.cells - 1
         tables = [np.arange(self.cells), np.zeros(1, dtype=np.int64), np.repeat([0, last], 20)]
@@ -140,12 +149,13 @@ class _Runner:
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """At most so many of the first `count` numbers, evenly spread, both ends among them."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)).tolist()
+    """At most `most` of the first `count` numbers, evenly spread, both ends included."""
+    places = np.linspace(0, count - 1, min(count, most)).round()
+    return [int(place) for place in np.unique(places)]
 
 
 def _step_losses(first: Sequence[Step], second: Sequence[Step]) -> list[Fraction]:
-    """The largest log-ratio of every step's law on two tables, along one and the same path."""
+    """The largest log-ratio of every step's law on two tables, along the same path."""
     losses = []
     for mine, theirs in zip(first, second, strict=True):
         if isinstance(mine, NoisyStep) and isinstance(theirs, NoisyStep):
@@ -170,16 +180,19 @@ def audit_central(
     trials: int | None = None,
     confidence: float = CONFIDENCE,
 ) -> Audit:
-    """Check a central method, with its default parameters, against the epsilon that was asked of it.
+    """Check a central method, with its default parameters, against an epsilon.
 
     Args:
-        method: The method; `central_method` gives it by name.
+        method: The method; see `central_method`.
         epsilon: The guarantee asked for.
         source: Random bytes for the noise.
-        cells: The size of the domain; methods of several columns get two or three with about as many cells.
-        neighbours: What neighbouring tables differ in. The record form always protects any record against any other.
+        cells: The size of the domain; methods of several columns use two or three with
+            about this number of cells.
+        neighbours: The difference of neighbouring tables. The record form always
+            protects any record against any other.
         trials: The number of releases, half of them of each table.
-        confidence: The probability with which the empirical bound is at most the true epsilon.
+        confidence: The probability with which the empirical bound is at most the true
+            epsilon.
     """
     check_epsilon(epsilon)
     check_whole_or_none("trials", trials, MIN_TRIALS)
@@ -210,7 +223,7 @@ def audit_central(
 
 
 def _shape(name: str, cells: int) -> tuple[int, ...]:
-    """Columns for a method: two for grids and records, three for a network, so that it has a choice."""
+    """Columns for a method: two for grids and records, three for a network with a choice."""
     if name == "privbayes":
         return 2, 2, cells // 4
     if name in ("agrid", "csm-records"):
@@ -219,11 +232,11 @@ def _shape(name: str, cells: int) -> tuple[int, ...]:
 
 
 def _compare(runner: _Runner, releases: int, error: float) -> tuple[float, float, float]:
-    """The largest epsilon stated, the largest exact loss, and the empirical bound for the pair that has it."""
+    """The largest stated epsilon, the largest exact loss, and the empirical bound for its pair."""
     compared = [(pair, *_losses(runner, *pair)) for pair in runner.pairs()]
     compared.sort(key=lambda one: sum(one[2]), reverse=True)
     stated = max(epsilon for _, epsilon, _ in compared)
-    # Adaptive methods take another path each time: the pair is the one that tells most along many of them.
+    # Adaptive methods take another path each time: use the pair with the largest loss over many.
     means = {}
     largest = sum(compared[0][2], Fraction(0))
     for place, (pair, _, _) in enumerate(compared[:FINALISTS]):
@@ -236,7 +249,7 @@ def _compare(runner: _Runner, releases: int, error: float) -> tuple[float, float
 
 
 def _losses(runner: _Runner, table: Integers, neighbour: Integers) -> tuple[float, list[Fraction]]:
-    """The stated epsilon and the exact loss of every step of one release, and of its replay on the neighbour."""
+    """The stated epsilon and exact loss of a release's steps and of its replay."""
     made = runner.run(table)
     again = runner.run(neighbour, made.steps)
     if len(again.steps) != len(made.steps) or not np.array_equal(again.figures, made.figures):
@@ -265,7 +278,7 @@ def _empirical(
     if len(noisy) == len(longest):
         losses = _losses(runner, *pair)[1]
         return float(sum(float(losses[place]) * rate for place, rate in rates.items()))
-    # Noise before the first choice may show in that choice: its loss is not counted a second time.
+    # Noise before the first choice may affect that choice, so its loss is not counted twice.
     after = {
         place: rate
         for place, rate in rates.items()
@@ -279,7 +292,7 @@ def _empirical(
 
 
 def _path(runner: _Runner, made: Release, other: Integers, rates: Mapping[int, float]) -> Path:
-    """What a release chose, and the bound of the noise that followed, against the neighbouring table."""
+    """The choices of a release, and the loss bound of its noise against the neighbour."""
     losses = _step_losses(made.steps, runner.run(other, made.steps).steps)
     chosen = tuple(step.released for step in made.steps if isinstance(step, ChoiceStep))
     return Path(
@@ -289,7 +302,7 @@ def _path(runner: _Runner, made: Release, other: Integers, rates: Mapping[int, f
 
 
 def _noise_rate(steps: Sequence[Step], error: float) -> float:
-    """A lower bound of the rate at which noise falls off, times its stated scale: 1 if it is what is stated."""
+    """Lower bound of the noise's rate of decay times its stated scale: 1 if as stated."""
     widest, above, beyond = 0.0, 0, 0
     for step in steps:
         assert isinstance(step, NoisyStep)
@@ -304,11 +317,12 @@ def _noise_rate(steps: Sequence[Step], error: float) -> float:
 
 
 def _path_bound(first: Sequence[Path], second: Sequence[Path], error: float) -> float:
-    """A lower bound of what choices and the noise after them tell together, from the paths taken on two tables.
+    """Lower bound of the joint loss of choices and noise, from the paths on two tables.
 
-    An event is a set of choices after which the noise tells at least so much; how often it happens on either table says
-    what the choices tell. An eighth of the releases finds choices that speak for the first table, another eighth picks
-    the event, and the rest test it.
+    An event is a set of choices after which the noise has at least a given loss; its
+    frequencies on the two tables bound the loss of the choices. An eighth of the
+    releases finds choices that favour the first table, another eighth selects the
+    event, and the rest tests it.
     """
     eighth = len(first) // 8
     finding, picking, testing = slice(eighth), slice(eighth, 2 * eighth), slice(2 * eighth, None)

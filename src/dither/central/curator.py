@@ -1,7 +1,7 @@
-"""What a curator does: take some columns of a table, run one method on them, and make a release.
+"""Release some columns of a table by one method, as a trusted curator.
 
-Everything in the release is computed from noisy values and public parameters; the number of synthetic rows comes from the
-noisy estimate, or is public under `replace`.
+Everything in the release is computed from noisy values and public parameters; the
+number of synthetic rows comes from the noisy estimate, or is public under `replace`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Literal
 import narwhals as nw
 import numpy as np
 
+from dither.central import CentralMethod, central_method
 from dither.central.grid import COARSEST
 from dither.central.measurement import (
     MAX_CELLS,
@@ -27,7 +28,6 @@ from dither.central.measurement import (
     check_neighbours,
     domain_size,
 )
-from dither.central.methods import CentralMethod, central_method
 from dither.central.noise import ByteSource, seeded_source
 from dither.central.privbayes import learn, network_notes, table_counts
 from dither.central.records import release_records
@@ -50,12 +50,12 @@ from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable, Prog
 Workload = Literal["cells", "ranges"]
 WORKLOADS: tuple[Workload, ...] = ("cells", "ranges")
 SUPPOSED_RECORDS = 10_000
-# Below this many units of noise on an average cell the table is more noise than counts, and a method that models it gains.
+# If an average cell has fewer units of noise than this, a method with a model gains.
 FAINT = 1.0
 
 
 @dataclass(frozen=True)
-class Advice:
+class _Advice:
     """A method's name and why it was taken, in one sentence."""
 
     method: str
@@ -70,11 +70,11 @@ def _check_workload(workload: str) -> Workload:
 
 def advise(
     shape: Sequence[int], epsilon: float, records: int | None = None, workload: Workload = "cells"
-) -> Advice:
-    """The method for a table over this product of columns; `records` is public or a public guess."""
+) -> _Advice:
+    """Choose a method for this product of columns; `records` is public or a public guess."""
     cells = math.prod(shape)
     if cells > MAX_CELLS:
-        return Advice(
+        return _Advice(
             "privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none"
         )
     supposed = SUPPOSED_RECORDS if records is None else max(1, records)
@@ -82,29 +82,31 @@ def advise(
     mean = supposed / cells * epsilon
     if workload == "ranges":
         if len(shape) == 2 and min(shape) > COARSEST:
-            return Advice(
+            return _Advice(
                 "agrid", "ranges over two columns: grids that are finer where more records are"
             )
-        return Advice(
+        return _Advice(
             "hierarchical", "ranges: a tree of counts with the best fan-out of each column"
         )
     if mean >= FAINT:
-        return Advice(
+        return _Advice(
             "laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise"
         )
     if len(shape) > 2:
-        return Advice(
+        return _Advice(
             "privbayes",
             f"with {supposed:,} records{guessed} an average cell is noise: a network of small tables",
         )
-    return Advice(
+    return _Advice(
         "csm",
         f"with {supposed:,} records{guessed} an average cell is noise: few atoms stand above it",
     )
 
 
-EPSILONS = (1e-6, 1e4)  # beyond these the noise is astronomical or none
-MAX_ROWS = 10_000_000  # of a synthetic table whose size is a noisy figure
+# Outside this range the noise is unusably large or absent.
+EPSILONS = (1e-6, 1e4)
+# Rows of a synthetic table whose size is a noisy figure.
+MAX_ROWS = 10_000_000
 REPLICATES = 16
 MAX_REPLICATES = 1000
 REPLICATED_CELLS = 2**16
@@ -112,7 +114,7 @@ REPLICATED_CELLS = 2**16
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a method gave before it is turned into a table; `total` is the noisy or public number of records."""
+    """A method's result before it becomes a table; `total` is the noisy or public size."""
 
     codes: Codes
     epsilon: float
@@ -138,19 +140,21 @@ def central_release(
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress | bool | None = None,
 ) -> Release:
-    """Release some columns of a table by a central method; you hold the whole table and are trusted with it.
+    """Release some columns of a table by a central method; the caller is a trusted curator.
 
-    Without `method` one is taken by public facts alone (`advice.advise`): the columns' domains, epsilon, the `workload` (single
-    "cells" and broad counts, or "ranges"), and `records`, a public guess of how many there are; under `replace` their number is
-    public.
+    Anyone who knows the `seed` can draw the noise again; without one it comes from the
+    operating system and nothing recorded can replay it. `public_seed` in the release is
+    that of public values (matrices, the rows' order), not of the noise.
 
-    Without `seed` the noise comes from the operating system and nothing recorded can draw it again; with one whoever
-    knows it can. `public_seed` in the release is of what is public anyway (matrices, the rows' order) and not of the
-    noise. `replicates` is the number of repetitions, on the estimate itself, from which intervals are computed; they cost no
-    privacy. `progress` is as for `publish`.
+    Without `method` one is chosen by public facts only (`advise`): the columns'
+    domains, epsilon, the `workload` (single "cells" and broad counts, or "ranges") and
+    `records`, a public guess of the table's size; under `replace` the size is public.
+    `replicates` is the number of repetitions on the estimate from which intervals are
+    computed; they cost no privacy. `progress` is as for `publish`.
 
     >>> import dither
-    >>> dither.central_release("adult", epsilon=1.0, columns=["sex"], method="laplace").method
+    >>> dither.central_release("adult", epsilon=1.0, columns=["sex"],
+    method="laplace").method
     'laplace'
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
@@ -161,7 +165,8 @@ def central_release(
     check_whole_or_none("records", records, 1, MAX_RECORDS)
     check_whole("replicates", replicates, 0, MAX_REPLICATES)
     if method is not None:
-        _built(method, parameters)  # a wrong name or parameter is said before the table is read
+        # Report a wrong name or parameter before the table is read.
+        _built(method, parameters)
     started = clock()
     opened, whole, warnings = open_table(table, schema)
     kept = _chosen_columns(whole, columns)
@@ -170,14 +175,15 @@ def central_release(
     advice = (
         advise(kept.cardinalities, epsilon, known, asked)
         if method is None
-        else Advice(method, "given")
+        else _Advice(method, "given")
     )
     chosen, built = _built(advice.method, parameters)
     read = clock()
     public = secrets.randbits(63) if seed is None else seed
     source: ByteSource = secrets.token_bytes if seed is None else seeded_source(seed)
     if chosen.release is None:
-        notion = "replace"  # any record against any other
+        # Any record against any other.
+        notion = "replace"
         made = _record_form(encoded.codes, kept, epsilon, source, public, built)
     elif chosen.name == "privbayes" and len(kept) > 1 and math.prod(kept.cardinalities) > MAX_CELLS:
         made = _wide_network(encoded.codes, kept, epsilon, source, public, notion, built)
@@ -265,7 +271,7 @@ def _wide_network(
     neighbours: Neighbours,
     parameters: Any,
 ) -> _Outcome:
-    """PrivBayes on a domain too large for a histogram: it needs counts of few columns of the rows only."""
+    """PrivBayes on a domain too large for a histogram, from counts of few columns."""
     sizes, rng = schema.cardinalities, np.random.default_rng([public, 1])
     network = learn(table_counts(codes, sizes), sizes, epsilon, source, rng, neighbours, parameters)
     total = round(network.records)
@@ -299,7 +305,7 @@ def _histogram_form(
 
 
 def whole_cells(estimate: Floats, total: int) -> Integers:
-    """Whole, non-negative counts with this total, nearest to an estimate: projection, then largest remainders."""
+    """The nearest non-negative integers with this total: projection, then largest remainders."""
     if total == 0:
         return np.zeros(estimate.size, dtype=np.int64)
     return apportion(total, norm_sub(estimate / total))
@@ -313,7 +319,7 @@ def _deviations(
     replicates: int,
     progress: Progress | None,
 ) -> Floats:
-    """What the method is off by when it is run on its own estimate, which is public already: runs by cells."""
+    """The method's errors when it is run on its own, already public estimate: runs by cells."""
     again = []
     for run in range(replicates):
         rng = np.random.default_rng([public, 4, run])
@@ -326,7 +332,7 @@ def _deviations(
 
 
 def _about_size(made: _Outcome) -> list[Notice]:
-    """What to tell of a table whose size, a noisy figure, came out absurd."""
+    """Warn about a table whose noisy size is implausible."""
     rows = len(made.codes)
     if rows == 0:
         words = (
@@ -341,7 +347,7 @@ def _about_size(made: _Outcome) -> list[Notice]:
 
 
 def _cautions(method: CentralMethod) -> list[Notice]:
-    """What a reader has to know of the method's figures."""
+    """Warnings about the method's figures."""
     if method.release is None:
         words = "record form: a LOCAL method; each row carries its own noise and single rows mean little"
         return [Notice("record-form", words)]

@@ -1,21 +1,27 @@
-"""DAWA: cells with like counts are joined into buckets, privately, and the buckets are counted through a tree.
+"""DAWA: join cells with similar counts into buckets, privately, and count buckets through a tree.
 
-Trust model: central. Guarantee: pure epsilon: `PARTITION_SHARE` for the buckets, the rest for their counts.
+Trust model: central. Guarantee: pure epsilon: `PARTITION_SHARE` for the buckets, the
+rest for their counts.
 
-The buckets are the cheapest way to cut the domain into runs of 2^k cells (starting at multiples of half their length), by the
-noisy cost of each run: how far its cells lie from their mean, in L1, plus the expected error of one noisy count. Only the cut
-is used, so noise on each run's cost need not hide all the runs a record lies in. Say cut P is cheapest on a table. On its
-neighbour the cost of every cut moves by at most m, through the one run that holds the record; lowering the noise of that run
-of P by 2 m keeps P the cheapest: cuts that have the same run move along with P, all others gain at most m while P gains at
-least m. So scale 2 m / epsilon is enough, or twice that for a replaced record, which may move two runs. A run of a
-single cell needs noise too, though its own cost never moves: a cut that has it would otherwise have no noise to lower, while
-every longer run over that cell moves, and there are the more of those the larger the domain. Lowering it by m is enough, so its
-noise has half the scale.
+The buckets are the cheapest way to cut the domain into runs of 2^k cells (starting at
+multiples of half their length), by the noisy cost of each run: the L1 distance of its
+cells from their mean plus the expected error of one noisy count. Only the cut is used,
+so noise on each run's cost need not hide all runs that contain a record. Say cut P is
+cheapest on a table. On its neighbour the cost of every cut changes by at most m,
+through the one run that holds the record. Lowering the noise of that run of P by 2 m
+keeps P the cheapest: cuts with the same run move along with P, all others gain at most
+m while P gains at least m. So scale 2 m / epsilon suffices, or twice that for a
+replaced record, which may change two runs. A run of a single cell needs noise too,
+though its cost never changes: a cut with it would otherwise have no noise to lower,
+while all longer runs over that cell change, and large domains have more of them.
+Lowering it by m suffices, so its noise has half the scale.
 
-Costs are whole numbers on a grid of 1/64; one record moves the deviation of a run by less than 2, so m = 128 steps.
+Costs are integers on a grid of 1/64; one record changes the deviation of a run by less
+than 2, so m = 128 steps.
 
-Reference: Li, Hay, Miklau, Wang, "A data- and workload-aware algorithm for range queries under differential privacy", VLDB
-2014, sections 3 and 4. Their second stage weighs the levels of a tree by the workload; here it is the tree of `best_branching`.
+Reference: Li, Hay, Miklau, Wang, "A data- and workload-aware algorithm for range
+queries under differential privacy", VLDB 2014, sections 3 and 4. Their second stage
+weighs the levels of a tree by the workload; here it is the tree of `best_branching`.
 """
 
 from __future__ import annotations
@@ -26,10 +32,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dither.central.linear import tree_axis
+from dither.central.linear import Product, tree_axis
 from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram, observe
 from dither.central.noise import ByteSource, achieved_epsilon, calibrate, decide, discrete_laplace
-from dither.central.products import Product
 from dither.checks import check_between
 from dither.types import Floats, Integers
 
@@ -62,7 +67,10 @@ def cost_sensitivity(neighbours: Neighbours) -> int:
 
 
 def candidate_runs(counts: Integers) -> Runs:
-    """All runs of 2^k cells that start at a multiple of half their length, with their deviations on the grid, rounded down."""
+    """Runs of 2^k cells from multiples of half their length, with deviations on the grid.
+
+    Deviations are rounded down.
+    """
     size = counts.size
     starts, ends, costs = (
         [np.arange(size)],
@@ -84,7 +92,7 @@ def candidate_runs(counts: Integers) -> Runs:
 
 
 def cheapest_cut(runs: Runs, costs: Integers, size: int) -> Integers:
-    """The ends of the runs of the cheapest cut, by dynamic programming over their ends; costs may be negative."""
+    """The ends of the runs of the cheapest cut, by dynamic programming; costs may be negative."""
     best = [0] + [0] * size
     came = [0] * (size + 1)
     known = 0
@@ -101,10 +109,11 @@ def cheapest_cut(runs: Runs, costs: Integers, size: int) -> Integers:
 
 
 def noisy_costs(runs: Runs, price: int, scale: Fraction, source: ByteSource) -> Integers:
-    """What each run costs: its deviation, the price of a bucket, noise, and a charge for being chosen by its noise.
+    """The cost of each run: deviation, price of a bucket, noise, and a charge for selection.
 
-    Of 2 N / length runs some have much noise below zero; what the lowest of them may have is charged to all, or the cut would be
-    made of them. A single cell is what the others are measured by, and is charged nothing. Charges depend on nothing private.
+    Some of 2 N / length runs have large negative noise. All are charged the size
+    expected of the lowest, or the cut would consist of them. A single cell is the
+    reference and is charged nothing. Charges depend on no private value.
     """
     lengths, cells = runs.ends - runs.starts, int(runs.ends[-1])
     charged = np.where(lengths > 1, np.log(2 * cells / lengths), 0.0)
@@ -119,13 +128,12 @@ def release(task: CuratorTask, parameters: DawaParameters) -> NoisyHistogram:
     choosing = parameters.share * task.epsilon
     scale = calibrate(2 * cost_sensitivity(task.neighbours), choosing)
     spent = achieved_epsilon(2 * cost_sensitivity(task.neighbours), scale)
-    counting = (task.epsilon - spent) * (
-        1 - 2**-50
-    )  # a hair less, so that rounding cannot push the sum above epsilon
+    # Slightly less than the rest, so that rounding cannot exceed epsilon.
+    counting = (task.epsilon - spent) * (1 - 2**-50)
     runs = candidate_runs(task.counts)
     # A bucket costs the noise of one count; the price is public.
     price = math.ceil(GRID / counting)
-    # The costs stay secret: only the cut is released, and their noise hides no more than that.
+    # The costs stay secret: only the cut is released, and their noise protects no more than it.
     cut = decide(
         lambda: tuple(cheapest_cut(runs, noisy_costs(runs, price, scale, task.source), task.cells)),
         task.source,

@@ -1,12 +1,14 @@
 """FM: the low Fourier coefficients of a histogram, their number chosen by the exponential mechanism.
 
-Trust model: central. Guarantee: pure epsilon, half for the choice of how many frequencies are kept, half for the
-noise on them. Cosine and sine rows are rounded to a grid of 1/4096, and from then on are an integer matrix with exact
-sensitivity. At most `MAX_FREQUENCIES` frequencies (fewer on large domains) are candidates.
+Trust model: central. Guarantee: pure epsilon, half for the choice of how many
+frequencies are kept, half for the noise on them. Cosine and sine rows are rounded to a
+grid of 1/4096, and from then on are an integer matrix with exact sensitivity. At most
+`MAX_FREQUENCIES` frequencies (fewer on large domains) are candidates.
 
-References: Rastogi, Nath, "Differentially private aggregation of distributed time-series with transformation and
-encryption", SIGMOD 2010; the choice of the number of coefficients: Acs, Castelluccia, Chen, "Differentially private
-histogram publishing through lossy compression", ICDM 2012 (EFPA).
+References: Rastogi, Nath, "Differentially private aggregation of distributed
+time-series with transformation and encryption", SIGMOD 2010; the choice of the number
+of coefficients: Acs, Castelluccia, Chen, "Differentially private histogram publishing
+through lossy compression", ICDM 2012 (EFPA).
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ class LowFrequencies:
             [np.ones((1, self.cells)), np.stack([cosines, sines], axis=1).reshape(-1, self.cells)]
         )
         if self.cells % 2 == 0 and self.frequencies - 1 == self.cells // 2:
-            rows = rows[
-                :-1
-            ]  # the sine of the highest frequency is zero in every cell, its cosine alternates
+            # The sine of the highest frequency is zero in every cell, and its cosine alternates.
+            rows = rows[:-1]
             rows[-1] /= math.sqrt(2)
-        return np.rint(GRID * rows).astype(np.int32)
+        matrix: Codes = np.rint(GRID * rows).astype(np.int32)
+        return matrix
 
     def measure(self, counts: Integers) -> Integers:
         filled = np.flatnonzero(counts)
         return exact_product(self.matrix[:, filled], counts[filled])
 
     def sensitivity(self, neighbours: Neighbours) -> int:
-        """Exact for an added record; twice that, an upper bound, for a replaced one on more than 2,048 cells."""
+        """Exact for an added record; twice that bounds a replaced one above 2,048 cells."""
         if neighbours == "replace" and self.cells <= 2048:
             return matrix_sensitivity(self.matrix, "replace")
         return matrix_sensitivity(self.matrix, "add-remove") * (
@@ -66,13 +68,13 @@ class LowFrequencies:
         )
 
     def decode(self, noisy: Integers, variance: float) -> Floats:
-        """The transpose, each row by its own squared norm: the rows are orthogonal up to the grid."""
+        """The transpose, each row over its squared norm: rows are orthogonal up to the grid."""
         rows = self.matrix.astype(np.float64)
         return np.asarray((noisy / (rows**2).sum(axis=1)) @ rows)
 
 
 def candidate_frequencies(cells: int) -> Integers:
-    """How many frequencies may be kept: every number up to 16, then about ten more for each doubling."""
+    """Candidate numbers of frequencies: all up to 16, then about ten per doubling."""
     most = min(cells // 2 + 1, MAX_FREQUENCIES, max(2, _ENTRIES // (2 * cells)))
     spread = np.rint(2.0 ** np.arange(0, 12, 0.1)).astype(np.int64)
     return np.unique(np.concatenate([np.arange(1, 17), spread, [most]]).clip(1, most))
@@ -81,17 +83,20 @@ def candidate_frequencies(cells: int) -> Integers:
 def frequency_scores(
     counts: Integers, candidates: Integers, epsilon: float, neighbours: Neighbours
 ) -> tuple[Integers, int]:
-    """Integer scores (expected error: energy left out plus noise) and their sensitivity.
+    """Integer scores (expected error: omitted energy plus noise) and their sensitivity.
 
-    The transform is orthonormal, so one record moves the norm of what is left out by at most 1 (added) or sqrt(2)
-    (replaced). Rounding to the grid can add one step, floating-point error is given another.
+    The transform is orthonormal, so one record changes the norm of the omitted part by
+    at most 1 (added) or sqrt(2) (replaced). Rounding to the grid can add one step;
+    another is allowed for floating-point error.
     """
     cells = counts.size
     powers = np.abs(np.fft.rfft(counts.astype(np.float64))) ** 2 / cells
-    powers[1 : (cells + 1) // 2] *= 2  # a real signal's frequencies come in equal pairs
+    # A real signal's frequencies come in equal pairs.
+    powers[1 : (cells + 1) // 2] *= 2
     below = np.concatenate([np.cumsum(powers[::-1])[::-1], [0.0]])
     rows = np.minimum(2 * candidates - 1, cells)
-    # Column norm of the kept rows over the norm of a row, about 0.9 rows / sqrt(cells): public, for the score only.
+    # Column norm of the kept rows over the norm of a row, about 0.9 rows / sqrt(cells). It is
+    # public and affects the score only.
     spread = (1 if neighbours == "add-remove" else 2) * 0.9 * rows / math.sqrt(cells)
     error = np.sqrt(below[candidates].clip(0)) + np.sqrt(2 * rows) * spread / epsilon
     moved = 1.0 if neighbours == "add-remove" else math.sqrt(2)
@@ -100,7 +105,7 @@ def frequency_scores(
 
 @dataclass(frozen=True)
 class LowFrequencyParameters:
-    """`frequencies` is how many are kept: chosen privately with half of epsilon unless given."""
+    """`frequencies` to keep; by default chosen privately with half of epsilon."""
 
     frequencies: int | None = None
 
@@ -109,7 +114,10 @@ class LowFrequencyParameters:
 
 
 def release(task: CuratorTask, parameters: LowFrequencyParameters) -> NoisyHistogram:
-    """Release a histogram through its low frequencies; a fixed number of them leaves all of epsilon for noise."""
+    """Release a histogram through its low frequencies.
+
+    A fixed number of frequencies leaves all of epsilon for noise.
+    """
     candidates = candidate_frequencies(task.cells)
     chosen, share, choosing = parameters.frequencies, task.epsilon, 0.0
     if chosen is None:
@@ -119,7 +127,7 @@ def release(task: CuratorTask, parameters: LowFrequencyParameters) -> NoisyHisto
     check_whole("frequencies", chosen, 1, int(candidates[-1]))
     measurement = LowFrequencies(task.cells, chosen)
     seen = observe(measurement, task.counts, share, task.source, task.neighbours)
-    # What the guarantee costs is the same whatever was chosen, even a measurement that needs no noise.
+    # The cost does not depend on the choice, even if the measurement needs no noise.
     spent = seen.epsilon if parameters.frequencies is not None else share
     notes = {
         "frequencies": chosen,

@@ -1,11 +1,14 @@
-"""AGrid: two attributes on a coarse grid, each of its blocks on a grid of its own that is the finer the more it holds.
+"""AGrid: two attributes on a coarse grid, whose blocks have finer grids the more they hold.
 
-Trust model: central. Guarantee: pure epsilon: 2 % for the number of records (nothing under `replace`, where it is public), half
-of the rest for the coarse grid, the remainder for the fine ones. Blocks of one grid are disjoint, so a record moves one count of
-each (two for a replaced one). How fine a block's grid is follows from its noisy count.
+Trust model: central. Guarantee: pure epsilon: 2 % for the number of records (nothing
+under `replace`, where it is public), half of the rest for the coarse grid, the
+remainder for the fine ones. Blocks of one grid are disjoint, so a record changes one
+count of each (two for a replaced one). The size of a block's grid follows from its
+noisy count.
 
-Reference: Qardaji, Yang, Li, "Differentially private grids for geospatial data", ICDE 2013, section IV: m1 = max(10, sqrt(N
-epsilon / c) / 4) with c = 10, m2 = sqrt(N' epsilon' / (c / 2)), and their two-level inference.
+Reference: Qardaji, Yang, Li, "Differentially private grids for geospatial data", ICDE
+2013, section IV: m1 = max(10, sqrt(N epsilon / c) / 4) with c = 10, m2 = sqrt(N'
+epsilon' / (c / 2)), and their two-level inference.
 """
 
 from __future__ import annotations
@@ -24,9 +27,8 @@ from dither.types import Floats, Integers
 
 COUNT_SHARE = 0.02
 COARSEST = 10
-MIN_C = (
-    1e-6  # below it every grid is one of cells, and its number of blocks leaves the range of floats
-)
+# For smaller values every grid has one block per cell, and the number of blocks overflows.
+MIN_C = 1e-6
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,13 @@ class Block:
     count: float
 
     def finer(self, epsilon: float, c: float) -> tuple[Integers, Integers]:
-        """The edges of its own grid."""
+        """The edges of the block's fine grid."""
         parts = max(1, math.ceil(math.sqrt(max(0.0, self.count) * epsilon / (c / 2))))
         return edges(self.table.shape[0], parts), edges(self.table.shape[1], parts)
 
 
 def edges(cells: int, blocks: int) -> Integers:
-    """The first cell of each of so many nearly equal blocks (at most one per cell), and the number of cells."""
+    """The first cell of each of some nearly equal blocks (at most one per cell), and the end."""
     return (
         np.unique(np.arange(blocks + 1) * cells // blocks)
         if blocks < cells
@@ -118,7 +120,7 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
 
 
 def _records(task: CuratorTask) -> tuple[float, float]:
-    """The number of records, noisy unless it is public, and what it cost."""
+    """The number of records, noisy unless public, and its cost."""
     exact = task.counts.sum(keepdims=True)
     if task.neighbours == "replace":
         return float(exact[0]), 0.0
@@ -127,8 +129,8 @@ def _records(task: CuratorTask) -> tuple[float, float]:
 
 
 def reconciled(whole: float, whole_variance: float, parts: Floats, part_variance: float) -> Floats:
-    """Parts that add up to the best estimate of the whole, from itself and from their sum: least squares."""
-    total = parts.sum()
+    """Parts that add up to the least-squares estimate of the whole, from it and their sum."""
+    total = float(parts.sum())
     summed = part_variance * parts.size
     if whole_variance + summed == 0:
         return parts

@@ -1,12 +1,25 @@
-"""Linear methods: every cell, wavelets, and trees of counts; on a product of attributes axis by axis.
+"""Linear methods: cells, wavelets, and trees of counts, on a product of attributes axis by axis.
 
-Trust model: central. Guarantee: pure epsilon, from the sensitivity that each measurement states.
+Trust model: central. Guarantee: pure epsilon, from the sensitivity that each
+measurement states.
+
+Measuring each axis with an integer matrix is one measurement with their Kronecker
+product, and decoding axis by axis is least squares for the whole, since the
+pseudo-inverse of a Kronecker product is that of its factors. A record's column is the
+product of its columns, so the sensitivity for an added record is the product of the
+factors'. For a replaced record the entries that two columns share are subtracted:
+`replaced` counts them exactly.
+
+Reference: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE
+2011, sections V and VI: an axis with few values is better left unchanged.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -18,11 +31,93 @@ from dither.central.measurement import (
     observe,
     release_by,
 )
-from dither.central.products import Axis, Each, Product
 from dither.central.sparse import dictionary, leaves_below
 from dither.checks import check_whole_or_none
 from dither.errors import ParameterError
 from dither.types import Floats, Integers
+
+
+class Axis(Protocol):
+    """A measurement of one attribute's cells along the last axis, with entries 0, 1 and -1."""
+
+    @property
+    def cells(self) -> int:
+        """How many cells the axis has."""
+
+    def forward(self, counts: Integers) -> Integers:
+        """The measurement, exactly."""
+
+    def inverse(self, values: Floats) -> Floats:
+        """The least-squares cells."""
+
+    def shared(self) -> list[tuple[int, int]]:
+        """For each relation of two cells, equal ones first: rows that agree, and opposite rows.
+
+        The first number of the first pair is the number of rows of a column.
+        """
+
+
+@dataclass(frozen=True)
+class Product:
+    """All axes measured together; the last axis changes fastest."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(axis.cells for axis in self.axes)
+
+    def measure(self, counts: Integers) -> Integers:
+        out = counts.reshape(self.shape)
+        for place, axis in enumerate(self.axes):
+            out = np.moveaxis(axis.forward(np.moveaxis(out, place, -1)), -1, place)
+        return out.ravel()
+
+    def sensitivity(self, neighbours: Neighbours) -> int:
+        lying = [axis.shared() for axis in self.axes]
+        column = math.prod(ways[0][0] for ways in lying)
+        return column if neighbours == "add-remove" else _replaced(column, lying)
+
+    def decode(self, noisy: Integers, variance: float) -> Floats:
+        measured = [axis.forward(np.zeros(axis.cells, dtype=np.int64)).size for axis in self.axes]
+        out = noisy.astype(np.float64).reshape(measured)
+        for place, axis in enumerate(self.axes):
+            out = np.moveaxis(axis.inverse(np.moveaxis(out, place, -1)), -1, place)
+        return out.ravel()
+
+
+def _replaced(column: int, lying: Sequence[list[tuple[int, int]]]) -> int:
+    """The largest distance of two columns of a Kronecker product of matrices of 0, 1 and -1.
+
+    If axis i has p_i rows where two columns agree and q_i where they are opposite, the
+    product has (prod(p + q) + prod(p - q)) / 2 rows where they agree; each reduces by 2
+    the distance 2 `column` of columns that share nothing.
+    """
+    both, signed = np.ones(1), np.ones(1)
+    for ways in lying:
+        agree, opposite = np.asarray(ways, dtype=np.float64).T
+        both = np.multiply.outer(both, agree + opposite).ravel()
+        signed = np.multiply.outer(signed, agree - opposite).ravel()
+    if both.size == 1:
+        return 0
+    # The first entry compares a cell with itself.
+    return 2 * column - round(float((both + signed)[1:].min()))
+
+
+@dataclass(frozen=True)
+class Each:
+    """Every cell by itself."""
+
+    cells: int
+
+    def forward(self, counts: Integers) -> Integers:
+        return counts
+
+    def inverse(self, values: Floats) -> Floats:
+        return values
+
+    def shared(self) -> list[tuple[int, int]]:
+        return [(1, 0)] + [(0, 0)] * (self.cells > 1)
 
 
 @dataclass(frozen=True)
@@ -32,13 +127,14 @@ class NoParameters:
 
 @dataclass(frozen=True)
 class Cells:
-    """LM: every cell measured once.
+    """LM: measure each cell once.
 
-    Sensitivity 1 for an added or removed record, 2 for a replaced one. Each cell is unbiased with variance about
-    2 (sensitivity / epsilon)^2, whatever the domain: hard to beat for single cells.
+    Sensitivity 1 for an added or removed record, 2 for a replaced one. Each cell is
+    unbiased with variance about 2 (sensitivity / epsilon)^2 for every domain: hard to
+    beat for single cells.
 
-    References: Dwork et al., TCC 2006; Ghosh, Roughgarden, Sundararajan, "Universally utility-maximizing privacy
-    mechanisms", 2009.
+    References: Dwork et al., TCC 2006; Ghosh, Roughgarden, Sundararajan, "Universally
+    utility-maximizing privacy mechanisms", 2009.
     """
 
     cells: int
@@ -59,12 +155,14 @@ def laplace(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
 
 
 def threshold(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
-    """Release a histogram with Laplace noise on each cell, and nothing in cells below what noise alone reaches.
+    """Release a histogram with Laplace noise on each cell, and drop cells below a threshold.
 
-    scale ln(cells) is exceeded by noise alone in half a cell on average. For tables that leave most of a large domain empty; cells
-    below the threshold are lost, and with them part of the total.
+    Noise alone exceeds scale ln(cells) in half a cell on average. For tables that leave
+    most of a large domain empty; cells below the threshold are lost, and with them part
+    of the total.
 
-    Reference: Cormode, Procopiuc, Srivastava, Tran, "Differentially private summaries for sparse data", ICDT 2012.
+    Reference: Cormode, Procopiuc, Srivastava, Tran, "Differentially private summaries
+    for sparse data", ICDT 2012.
     """
     seen = observe(Cells(task.cells), task.counts, task.epsilon, task.source, task.neighbours)
     least = float(seen.scale) * math.log(task.cells)
@@ -74,14 +172,16 @@ def threshold(task: CuratorTask, parameters: NoParameters) -> NoisyHistogram:
 
 @dataclass(frozen=True)
 class Wavelet:
-    """Privelet's axis: the total and the half-differences of every node of a binary tree, coarse to fine, so that a range
-    needs few of them.
+    """Privelet's axis: the total and the half-differences of every node of a binary tree.
 
-    Xiao et al. weight a Haar coefficient by the number m of leaves below it; m times the coefficient is (sum of the left
-    half) - (sum of the right half), a whole number. So equal noise on these whole numbers *is* their weighted noise, and
-    it is exact. One record changes one number per level and the total: 1 + log2 N of them.
+    They are ordered coarse to fine, and a range needs few of them. Xiao et al. weight a
+    Haar coefficient by the number m of leaves below it; m times the coefficient is (sum
+    of the left half) - (sum of the right half), an integer. So equal noise on these
+    integers *is* their weighted noise, and it is exact. One record changes one number
+    per level and the total: 1 + log2 N of them.
 
-    Reference: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms", IEEE TKDE 2011, section IV.
+    Reference: Xiao, Wang, Gehrke, "Differential privacy via wavelet transforms", IEEE
+    TKDE 2011, section IV.
     """
 
     cells: int
@@ -107,38 +207,45 @@ class Wavelet:
         ]
 
     def shared(self) -> list[tuple[int, int]]:
-        """Cells that part at depth k share the total and k differences, and are on opposite sides of the next one."""
+        """Cells that separate at depth k share the total and k differences.
+
+        They have opposite signs in the next difference.
+        """
         return [(1 + self.levels, 0), *((1 + depth, 1) for depth in range(self.levels))]
 
 
 @dataclass(frozen=True)
 class PriveletParameters:
-    """With `flatten` the product of the columns is one axis, the last column fastest, for ranges of cell numbers."""
+    """With `flatten` the product of the columns is one axis, the last column fastest."""
 
     flatten: bool = False
 
 
 def privelet(task: CuratorTask, parameters: PriveletParameters) -> NoisyHistogram:
-    """Release a histogram through weighted Haar coefficients of every axis that is long enough to gain by it."""
+    """Release a histogram through weighted Haar coefficients of each axis that is long enough."""
     axes = [_wavelet(cells) for cells in ((task.cells,) if parameters.flatten else task.shape)]
     return release_by(Product(tuple(axes)), task)
 
 
 def _wavelet(cells: int) -> Axis:
-    """Xiao et al., section VI-D: a wavelet where cells > P^2 H with P = 1 + log2 cells and H = 1 + log2(cells) / 2."""
+    """Use a wavelet if cells > P^2 H (Xiao et al., section VI-D).
+
+    P = 1 + log2 cells and H = 1 + log2(cells) / 2.
+    """
     levels = math.log2(cells)
     return Wavelet(cells) if cells > (1 + levels) ** 2 * (1 + levels / 2) else Each(cells)
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A complete tree of fan-out `branching` over an axis, padded with empty cells; its root only if `rooted`.
+    """A tree of fan-out `branching` over an axis padded with empty cells.
 
-    One record is counted once per level. Decoding is the exact least-squares solution (tested against a dense solver) and
-    is post-processing.
+    The root is counted only if `rooted`. One record is counted once per level. Decoding
+    is the exact least-squares solution (tested against a dense solver) and is
+    post-processing.
 
-    Reference: Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through
-    consistency", VLDB 2010, theorem 3.
+    Reference: Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially
+    private histograms through consistency", VLDB 2010, theorem 3.
     """
 
     cells: int
@@ -147,7 +254,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """How many levels there are below the root."""
+        """The number of levels below the root."""
         depth, leaves = 0, 1
         while leaves < self.cells:
             depth, leaves = depth + 1, leaves * self.branching
@@ -181,13 +288,13 @@ def _consistent_leaves(noisy: Floats, branching: int, levels: int, depth: int) -
     b = branching
     sizes = [b ** (depth - levels + 1 + j) for j in range(levels)]
     tree = np.split(noisy, np.cumsum(sizes)[:-1], axis=-1)
-    # Upwards: the best estimate of a node from itself and what is below it.
+    # Upwards: the best estimate of a node from its count and its subtree.
     up = [tree[-1]]
     for height in range(2, levels + 1):
         below = _groups(up[-1], b).sum(axis=-1)
         whole, part = b**height, b ** (height - 1)
         up.append(((whole - part) * tree[levels - height] + (part - 1) * below) / (whole - 1))
-    # Downwards: what a parent has over its children is shared out evenly.
+    # Downwards: share the excess of a parent over its children evenly.
     best = up[-1]
     for children in reversed(up[:-1]):
         groups = _groups(children, b)
@@ -209,12 +316,13 @@ def _filled(counts: Integers, size: int) -> Integers:
 def best_branching(cells: int) -> int:
     """The fan-out with the least error of an average range: HB.
 
-    Without the root, h levels of fan-out b give an average range a variance that grows like (b - 1) h^3 - 2 (b + 1) h^2 / 3,
-    before the levels are made to agree. That leaves 0.58 of it for two levels and less for more (measured); one level is the
+    Without the root, h levels of fan-out b give an average range a variance that grows
+    like (b - 1) h^3 - 2 (b + 1) h^2 / 3, before the levels are made to agree. That
+    leaves 0.58 of it for two levels and less for more (measured); one level is the
     cells themselves, with (b + 2) / 3.
 
-    Reference: Qardaji, Yang, Li, "Understanding hierarchical methods for differentially private histograms", VLDB 2013, section
-    4.3.
+    Reference: Qardaji, Yang, Li, "Understanding hierarchical methods for differentially
+    private histograms", VLDB 2013, section 4.3.
     """
 
     def error(b: int) -> float:
@@ -235,9 +343,10 @@ MAX_LEAVES = 16 * MAX_CELLS
 
 @dataclass(frozen=True)
 class HierarchicalParameters:
-    """`branching` is the number of children of a node, by `best_branching` for each axis unless given.
+    """`branching` is the number of children; by default `best_branching` of each axis.
 
-    The root is counted only if the branching is given, as Hay et al. do. `flatten` is as for `privelet`.
+    The root is counted only if the branching is given, like Hay et al. `flatten` is as
+    for `privelet`.
     """
 
     branching: int | None = None
@@ -270,9 +379,8 @@ def hierarchical(task: CuratorTask, parameters: HierarchicalParameters) -> Noisy
 def tree_axis(cells: int, branching: int | None = None) -> Axis:
     """The tree of an axis, or its cells where the best tree is one level of them."""
     if branching is not None:
-        return Tree(
-            cells, min(branching, max(2, cells))
-        )  # more children than cells would be empty ones
+        # More children than cells would be empty.
+        return Tree(cells, min(branching, max(2, cells)))
     chosen = best_branching(cells)
     made = Tree(cells, chosen, rooted=False)
     return made if made.depth > 1 else Each(cells)

@@ -1,14 +1,15 @@
 """The seam of the linear methods: an integer measurement of a histogram, exact noise, and a decoder.
 
-A trusted curator holds the histogram. Trust model and guarantee: y = A x + z with an integer matrix A that does not
-depend on the data and z independent discrete Laplace noise of scale at least (L1 sensitivity of A) / epsilon, so y,
-and everything computed from y alone, is epsilon-differentially private (pure) for the stated neighbours:
+A trusted curator holds the histogram. Trust model and guarantee: y = A x + z with an
+integer matrix A that does not depend on the data and z independent discrete Laplace
+noise of scale at least (L1 sensitivity of A) / epsilon, so y, and everything computed
+from y alone, is epsilon-differentially private (pure) for the stated neighbours:
 
 * `add-remove` (default): neighbouring tables differ by one record added or removed;
 * `replace`: they differ by one record changed, and the number of records is public.
 
-The cells of a product domain are numbered with the last attribute fastest. Methods that need a power of two add empty
-cells after the last.
+The cells of a product domain are numbered with the last attribute fastest. Methods that
+need a power of two add empty cells after the last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from dither.types import Floats, Integers, JsonMapping, JsonObject
 
 Neighbours = Literal["add-remove", "replace"]
 MAX_CELLS = 2**20
-MAX_RECORDS = 10**12  # of a public guess
+# Largest public guess of the number of records.
+MAX_RECORDS = 10**12
 
 
 class LinearMeasurement(Protocol):
@@ -39,7 +41,7 @@ class LinearMeasurement(Protocol):
         """A x, exactly."""
 
     def sensitivity(self, neighbours: Neighbours) -> int:
-        """The largest L1 distance of the measurements of two neighbouring tables, exactly or a stated upper bound."""
+        """The largest L1 distance of neighbouring tables' measurements, or an upper bound."""
 
     def decode(self, noisy: Integers, variance: float) -> Floats:
         """An estimate of x from the noisy measurement and the known variance of its noise."""
@@ -47,9 +49,10 @@ class LinearMeasurement(Protocol):
 
 @dataclass(frozen=True)
 class CuratorTask:
-    """A histogram to release: its counts over the product domain of this shape, the guarantee, and two kinds of randomness.
+    """A histogram to release: counts over a product domain, the guarantee, and randomness.
 
-    `source` is the secret noise; `rng` is public (matrices, the first node of a network).
+    `source` is the secret noise; `rng` is public (matrices, the first node of a
+    network).
     """
 
     counts: Integers
@@ -77,7 +80,7 @@ class CuratorTask:
 
 @dataclass(frozen=True)
 class _Observation:
-    """A noisy measurement and what it cost."""
+    """A noisy measurement and its cost."""
 
     values: Integers
     scale: Fraction
@@ -91,7 +94,7 @@ class _Observation:
 
     @property
     def notes(self) -> JsonObject:
-        """What a manifest tells of it."""
+        """The notes of a manifest about it."""
         return {
             "sensitivity": self.sensitivity,
             "noise_scale": float(self.scale),
@@ -101,9 +104,9 @@ class _Observation:
 
 @dataclass(frozen=True)
 class NoisyHistogram:
-    """An estimate of a histogram (raw: may be negative), the epsilon it cost, and how it was made.
+    """An estimate of a histogram (raw: may be negative), its epsilon, and its method.
 
-    `notes` holds nothing that was not computed from public parameters or noisy values.
+    `notes` holds only values computed from public parameters or noisy values.
     """
 
     estimate: Floats
@@ -152,10 +155,11 @@ def observe(
     source: ByteSource,
     neighbours: Neighbours = "add-remove",
 ) -> _Observation:
-    """Measure and add the noise that the guarantee needs; epsilon achieved is at most the one asked for.
+    """Measure and add the noise that the guarantee needs, within the given epsilon.
 
-    A measurement that no record moves (the number of records, where that is public) needs none, and costs nothing. To
-    refuse it instead would tell which measurement was chosen, where that is a private choice.
+    A measurement that no record changes (the number of records, where public) needs no
+    noise and costs nothing. An error instead would reveal a measurement that was chosen
+    privately.
     """
     check_epsilon(epsilon)
     sensitivity = measurement.sensitivity(neighbours)

@@ -1,11 +1,13 @@
-"""Exact integer noise: the two-sided geometric ("discrete Laplace") law, sampled without a floating-point draw.
+"""Exact integer noise: the two-sided geometric ("discrete Laplace") law without floating point.
 
-Guarantee: `discrete_laplace` returns integers with P(z) proportional to exp(-|z| / scale) exactly, for a rational
-scale, from a stream of independent fair bytes. Only integer arithmetic decides an outcome, so the attack on
-floating-point Laplace samplers (Mironov, "On significance of the least significant bits", CCS 2012) does not apply.
+Guarantee: `discrete_laplace` returns integers with P(z) proportional to exp(-|z| /
+scale) exactly, for a rational scale, from a stream of independent fair bytes. Only
+integer arithmetic decides an outcome, so the attack on floating-point Laplace samplers
+(Mironov, "On significance of the least significant bits", CCS 2012) does not apply.
 Running time depends on the bytes drawn; it is not constant.
 
-Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, algorithms 1 and 2.
+Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy",
+2020, algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _DENOMINATOR_BITS = 24
 
 
 def seeded_source(seed: int) -> ByteSource:
-    """A reproducible byte stream, for simulation and benchmarks only: who knows the seed can subtract the noise."""
+    """A reproducible byte stream for simulation: anyone with the seed can remove the noise."""
     stream = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0x6E6F697365])))
     return stream.bytes
 
@@ -41,7 +43,7 @@ def uniform_below(bounds: Words, source: ByteSource) -> Words:
     """Independent integers, each uniform on 0..bound-1, by rejection from 64-bit words."""
     bounds = np.asarray(bounds, dtype=np.uint64)
     out = np.empty(bounds.shape, dtype=np.uint64)
-    # 2**64 mod bound words at the bottom are refused, so that what is left is a whole number of periods.
+    # The lowest 2**64 mod bound words are rejected; the rest is a whole number of periods.
     refuse = (np.uint64(2**64 - 1) - bounds + np.uint64(1)) % bounds
     waiting = np.arange(bounds.size)
     while waiting.size:
@@ -57,7 +59,7 @@ def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> Fl
     numerators = np.asarray(numerators, dtype=np.uint64)
     whole, rest = np.divmod(numerators, np.uint64(denominator))
     result = _bernoulli_exp_unit(rest, denominator, source)
-    # exp(-(w + r)) = exp(-1)**w exp(-r); once one factor came up false the others do not matter.
+    # exp(-(w + r)) = exp(-1)**w exp(-r); after one false factor the others do not matter.
     waiting = np.flatnonzero(result & (whole > 0))
     left = whole[waiting]
     while waiting.size:
@@ -71,7 +73,7 @@ def bernoulli_exp(numerators: Words, denominator: int, source: ByteSource) -> Fl
 
 
 def _bernoulli_exp_unit(numerators: Words, denominator: int, source: ByteSource) -> Flags:
-    """Algorithm 1 of the reference for exponents in [0, 1]: the alternating series of exp, drawn term by term."""
+    """Algorithm 1 of the reference for exponents in [0, 1], term by term."""
     result = np.zeros(numerators.shape, dtype=np.bool_)
     waiting = np.arange(numerators.size)
     k = 1
@@ -112,7 +114,7 @@ def discrete_laplace(scale: Fraction, size: int, source: ByteSource) -> Integers
 
 
 def add_noise(exact: Integers, scale: Fraction, source: ByteSource) -> Integers:
-    """Whole numbers with independent noise on each; every noisy value of a method is released through this function."""
+    """Add independent noise to integers; every noisy value of a method passes through here."""
     if isinstance(source, Recorder):
         return source.noisy(exact, scale)
     return exact + discrete_laplace(scale, exact.size, source).reshape(exact.shape)
@@ -121,7 +123,7 @@ def add_noise(exact: Integers, scale: Fraction, source: ByteSource) -> Integers:
 def decide(
     draw: Callable[[], T], source: ByteSource, epsilon: float, log_chances: Floats | None = None
 ) -> T:
-    """The outcome of a private choice that costs epsilon; `log_chances` has its law where that is known."""
+    """The outcome of a private choice that costs epsilon; `log_chances` is its law if known."""
     if isinstance(source, Recorder):
         return source.decided(draw, epsilon, log_chances)
     return draw()
@@ -129,7 +131,7 @@ def decide(
 
 @dataclass(frozen=True)
 class NoisyStep:
-    """Values that a method released with noise of a scale, and what they were without it."""
+    """Values that a method released, the scale of their noise, and the exact values."""
 
     exact: Integers
     released: Integers
@@ -138,7 +140,7 @@ class NoisyStep:
 
 @dataclass(frozen=True)
 class ChoiceStep:
-    """What a method chose, the epsilon it states for the choice, and the logarithms of the chances if it knows them."""
+    """A choice of a method, its stated epsilon, and log probabilities if known."""
 
     released: object
     epsilon: float
@@ -146,14 +148,14 @@ class ChoiceStep:
 
 
 class NotPrivate(Exception):
-    """What an audit found wrong with a method."""
+    """A privacy violation found by an audit."""
 
 
 class Recorder:
-    """A byte source that an audit puts in place of a method's own: it notes everything the method releases.
+    """A byte source for audits that records everything a method releases.
 
-    With the steps of an earlier run it replays them: the method releases the same values from another table, so that
-    the two tables' laws can be compared for one and the same release.
+    Given the steps of an earlier run it replays them: the method releases the same
+    values from another table, so the two tables' laws can be compared for one release.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ def noise_variance(scale: Fraction) -> float:
 # The exponential mechanism over a short list, drawn exactly.
 
 _EPSILON_BITS = 20
-# Scores further than this above the best are treated as this far: min(s, best + gap) moves no more than s does.
+# Scores are capped at this gap above the best: min(s, best + gap) changes no more than s.
 _LARGEST_GAP = 2**36
 
 
@@ -259,8 +261,9 @@ def exponents(scores: Integers, sensitivity: int, epsilon: float) -> tuple[Integ
 def choose(scores: Integers, sensitivity: int, epsilon: float, source: ByteSource) -> int:
     """The position of the chosen candidate, by the exponential mechanism.
 
-    Guarantee: candidate i is chosen with probability proportional to exp(-epsilon s_i / (2 sensitivity)) for integer scores s
-    (small is good), by integer arithmetic; if one record moves every score by at most `sensitivity`, the choice is
+    Guarantee: candidate i is chosen with probability proportional to exp(-epsilon s_i /
+    (2 sensitivity)) for integer scores s (small is good), by integer arithmetic; if one
+    record moves every score by at most `sensitivity`, the choice is
     epsilon-differentially private.
 
     Reference: McSherry, Talwar, "Mechanism design via differential privacy", FOCS 2007.
@@ -275,7 +278,8 @@ def _choose(numerators: Integers, denominator: int, source: ByteSource) -> int:
     size = numerators.size
     batch = min(size, 4096)
     while True:
-        # Rejection: a uniform candidate, kept with its weight; the best has weight 1, so about `size` draws suffice.
+        # Rejection: keep a uniform candidate with its weight. The best has weight 1, so about
+        # `size` draws suffice.
         drawn = uniform_below(np.full(batch, size, dtype=np.uint64), source).astype(np.int64)
         kept = np.flatnonzero(
             bernoulli_exp(numerators[drawn].astype(np.uint64), denominator, source)

@@ -1,18 +1,21 @@
-"""PrivBayes: a Bayesian network chosen by the exponential mechanism, its tables measured with noise.
+"""PrivBayes: a Bayesian network chosen by the exponential mechanism, with noisy count tables.
 
-Trust model: central. Guarantee: pure epsilon by composition, every part accounted in `_Budget`: 2 % for the number of
-records (nothing under `replace`, where it is public), 30 % of the rest for the d - 1 choices of a node and its
-parents, the remainder for one noisy count table per node (sensitivity d, or 2 d for a replaced record).
+Trust model: central. Guarantee: pure epsilon by composition, all parts accounted in
+`_Budget`: 2 % for the number of records (nothing under `replace`, where it is public),
+30 % of the rest for the d - 1 choices of a node and its parents, the remainder for one
+noisy count table per node (sensitivity d, or 2 d for a replaced record).
 
-The score is PrivBayes' R, times the number of records: half the L1 distance between the joint counts of a node and
-its parents and what independence predicts. One added record moves it by 2 (n - a)(n - b) / (n (n + 1)) < 2, with a and
-b the counts of its value and of its parents' values; one replaced record by at most 3 + 2/n (Zhang et al.). Both are
-checked by enumeration in the tests. Parent sets are as large as theta-usefulness allows: the average count of a table
-is at least theta times the scale of its noise, d or (for a replaced record) 2 d over the tables' share of epsilon. The
-paper's own rule is the second, since its neighbours differ by a replaced record.
+The score is PrivBayes' R, times the number of records: half the L1 distance between the
+joint counts of a node and its parents and their prediction under independence. One
+added record changes it by 2 (n - a)(n - b) / (n (n + 1)) < 2, with a and b the counts
+of its value and of its parents' values; one replaced record by at most 3 + 2/n (Zhang
+et al.). Tests check both by enumeration. Parent sets are as large as theta-usefulness
+allows: the average count of a table is at least theta times the scale of its noise, d
+or (for a replaced record) 2 d over the tables' share of epsilon. The paper uses the
+latter, since its neighbours differ by a replaced record.
 
-Reference: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes: private data release via Bayesian networks", ACM
-TODS 2017.
+Reference: Zhang, Cormode, Procopiuc, Srivastava, Xiao, "PrivBayes: private data release
+via Bayesian networks", ACM TODS 2017.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ CountsOf = Callable[[tuple[int, ...]], Integers]
 
 @dataclass(frozen=True)
 class PrivBayesParameters:
-    """Parents in tables whose average count is at least `theta` times its noise, and at most `degree` of them if that is given."""
+    """A table's average count is at least `theta` times its noise.
+
+    A node has at most `degree` parents, if given.
+    """
 
     degree: int | None = None
     theta: float = 4.0
@@ -78,7 +84,7 @@ class Node:
 
 @dataclass(frozen=True)
 class _NoisyNetwork:
-    """Nodes in an order where parents come first; `records` is the noisy (or public) number of records."""
+    """Nodes ordered with parents first; `records` is the noisy (or public) number of records."""
 
     nodes: tuple[Node, ...]
     cardinalities: tuple[int, ...]
@@ -125,7 +131,7 @@ def learn(
     degree = affordable_degree(d, parameters.degree)
     records, spent_records = _records(counts_of, epsilon, source, neighbours)
     for_choices = STRUCTURE_SHARE * (epsilon - spent_records) if d > 1 else 0.0
-    # A hair less than what is left, so that rounding in these sums cannot push the whole above epsilon.
+    # Slightly less than the rest, so that rounding in these sums cannot exceed epsilon.
     for_tables = (epsilon - spent_records - for_choices) * (1 - 2**-50)
     sensitivity = d * (1 if neighbours == "add-remove" else 2)
     most_cells = max(records, 1.0) * for_tables / (sensitivity * parameters.theta)
@@ -145,7 +151,7 @@ def learn(
 def _records(
     counts_of: CountsOf, epsilon: float, source: ByteSource, neighbours: Neighbours
 ) -> tuple[float, float]:
-    """The number of records, noisy unless the neighbour notion makes it public, and what it cost."""
+    """The number of records, noisy unless public, and its cost."""
     exact = counts_of((0,)).sum(keepdims=True)
     if neighbours == "replace":
         return float(exact[0]), 0.0
@@ -163,7 +169,7 @@ def _structure(
     degree: int,
     most_cells: float,
 ) -> tuple[list[tuple[int, tuple[int, ...]]], float]:
-    """Greedy choice of nodes with parents, each by the exponential mechanism; the first node is drawn blindly."""
+    """Greedy choice of nodes with parents by the exponential mechanism; the first is random."""
     d = len(sizes)
     placed = [int(rng.integers(d))]
     edges: list[tuple[int, tuple[int, ...]]] = [(placed[0], ())]
@@ -189,10 +195,12 @@ def _structure(
 
 
 def affordable_degree(columns: int, asked: int | None) -> int:
-    """The degree asked for, or the largest whose candidates are few enough to score, whatever is chosen on the way.
+    """The degree asked for, or the largest with few enough candidates to score.
 
-    Told by the number of columns alone: a limit that depended on the nodes chosen so far would tell of them by failing. No set of
-    maximal parent sets among i placed attributes is larger than the largest binomial coefficient up to the degree (Sperner).
+    It depends on the number of columns only: a limit that depended on the nodes chosen
+    so far would reveal them by failing. By Sperner's theorem, maximal parent sets among
+    i placed attributes are no more than the largest binomial coefficient up to the
+    degree.
     """
 
     def most_candidates(degree: int) -> int:
@@ -221,16 +229,16 @@ def affordable_degree(columns: int, asked: int | None) -> int:
 def parent_sets(
     node: int, placed: Iterable[int], sizes: Sequence[int], degree: int, most_cells: float
 ) -> list[tuple[int, ...]]:
-    """The maximal sets of at most `degree` placed attributes whose table with the node has at most so many cells.
+    """Maximal sets of at most `degree` placed attributes whose table with the node fits.
 
-    A set that fits is maximal where no single attribute can join it; the empty set always fits. A table never needs more cells
-    than `MAX_TABLE`.
+    A set that fits is maximal if no further attribute fits; the empty set always fits.
+    A table never has more than `MAX_TABLE` cells.
     """
     available, limit = sorted(placed), min(most_cells, MAX_TABLE)
     found: list[tuple[int, ...]] = []
 
     def grow(parents: tuple[int, ...], cells: int, rest: int) -> None:
-        """Every set that begins with these parents and goes on with attributes from place `rest`."""
+        """All sets that extend these parents with attributes from place `rest` on."""
         joining = [a for a in available if a not in parents and cells * sizes[a] <= limit]
         if len(parents) == degree or not joining:
             found.append(parents)
@@ -244,7 +252,7 @@ def parent_sets(
 
 
 def dependence_score(counts: Integers) -> int:
-    """n R on the grid: half the L1 distance of the joint counts (node on the last axis) from independence."""
+    """n R on the grid: half the L1 distance of joint counts (node last) from independence."""
     table = counts.reshape(-1, counts.shape[-1]).astype(np.float64)
     n = table.sum()
     if n == 0:
@@ -254,7 +262,7 @@ def dependence_score(counts: Integers) -> int:
 
 
 def score_sensitivity(records: int, neighbours: Neighbours) -> int:
-    """How far one record moves a score on the grid, with a step for rounding and one for floating-point error.
+    """Change of a score on the grid by one record, plus rounding and floating-point steps.
 
     Under `replace` the number of records is public and may be used.
     """
@@ -263,7 +271,7 @@ def score_sensitivity(records: int, neighbours: Neighbours) -> int:
 
 
 def _conditional(noisy: Floats) -> Floats:
-    """Negative counts become zero, rows without any count become uniform, rows add up to one."""
+    """Set negative counts to zero, empty rows to uniform, and normalise rows."""
     clipped = noisy.clip(0)
     totals = clipped.sum(axis=-1, keepdims=True)
     uniform = 1.0 / noisy.shape[-1]
@@ -282,13 +290,14 @@ def histogram_counts(counts: Integers, shape: Sequence[int]) -> CountsOf:
     def counts_of(attributes: tuple[int, ...]) -> Integers:
         dropped = tuple(a for a in range(full.ndim) if a not in attributes)
         kept = sorted(attributes)
-        return full.sum(axis=dropped).transpose([kept.index(a) for a in attributes])
+        summed: Integers = full.sum(axis=dropped)
+        return summed.transpose([kept.index(a) for a in attributes])
 
     return counts_of
 
 
 def release(task: CuratorTask, parameters: PrivBayesParameters) -> NoisyHistogram:
-    """Release a histogram through a network of its attributes; one attribute alone is plain Laplace."""
+    """Release a histogram through a network of its attributes; one attribute uses Laplace."""
     if len(task.shape) == 1:
         alone = release_by(Cells(task.cells), task)
         return NoisyHistogram(alone.estimate, alone.epsilon, {"parents": {}})
@@ -302,7 +311,7 @@ def release(task: CuratorTask, parameters: PrivBayesParameters) -> NoisyHistogra
 
 
 def network_notes(network: _NoisyNetwork) -> dict[str, object]:
-    """What a manifest tells of a network; computed from noisy values only."""
+    """A manifest's notes about a network, from noisy values only."""
     return {
         "parents": {str(node.attribute): list(node.parents) for node in network.nodes},
         "epsilon_records": network.budget.records,

@@ -1,15 +1,18 @@
 """A random projection of the histogram with noise, decoded linearly.
 
-Trust model: central. Guarantee: pure epsilon, from the exact L1 sensitivity of the drawn integer matrix. It stands here for
-what compressed sensing gains over a projection without sparsity. It is after DPPro, and is not DPPro: Xu et al. project each
-record of numbers, add Gaussian noise, and promise (epsilon, delta) for one attribute of one record, which neither this table of
-cells nor pure epsilon can be compared with.
+Trust model: central. Guarantee: pure epsilon, from the exact L1 sensitivity of the
+drawn integer matrix. It is a baseline that shows the gain of compressed sensing over a
+projection without sparsity. It follows DPPro but differs: Xu et al. project each record
+of numbers, add Gaussian noise, and promise (epsilon, delta) for one attribute of one
+record, which is not comparable with a table of cells or with pure epsilon.
 
-One row measures the number of records; the others see what is left of the histogram after spreading that evenly.
-`decode="ridge"` (default) is the best linear estimate for the energy that the noisy values show beyond their noise;
-`decode="transpose"` answers by inner products of projections, unbiased over matrices (Johnson, Lindenstrauss).
+One row measures the number of records; the others measure the deviation of the
+histogram from an even spread. `decode="ridge"` (default) is the best linear estimate
+for the energy of the noisy values beyond their noise; `decode="transpose"` answers by
+inner products of projections, unbiased over matrices (Johnson, Lindenstrauss).
 
-Reference: Xu et al., "DPPro: differentially private high-dimensional data release via random projection", IEEE TIFS 2017.
+Reference: Xu et al., "DPPro: differentially private high-dimensional data release via
+random projection", IEEE TIFS 2017.
 """
 
 from __future__ import annotations
@@ -57,17 +60,22 @@ class Projection:
             return even
         if self.decoder == "transpose":
             return even + self.matrix.correlate(residual) / (unit**2 * rows)
-        # Every row sees the energy of the deviations from even, unit^2 times, and noise; rows are nearly orthogonal.
+        # Rows are nearly orthogonal: each measures unit^2 times the deviations' energy, and noise.
         energy = max(0.0, float(residual @ residual) / rows - variance) / unit**2
         if energy == 0.0:
             return even
         deviations = self.matrix.correlate(residual) / (size * (unit**2 + variance / energy))
-        return even + deviations - deviations.mean()  # what is measured best, the total, stays
+        # Keep the total, which has the most precise measurement.
+        decoded: Floats = even + deviations - deviations.mean()
+        return decoded
 
 
 @dataclass(frozen=True)
 class ProjectionParameters:
-    """`tau`, rows over cells, comes from public figures unless given; `records` is a public guess of the table's size."""
+    """`tau` is rows over cells; `records` is a public guess of the table's size.
+
+    By default `tau` follows from public figures.
+    """
 
     tau: float | None = None
     measurement: Literal["hadamard", "gaussian", "bernoulli"] = "hadamard"
@@ -87,9 +95,10 @@ class ProjectionParameters:
 
 
 def automatic_tau(cells: int, epsilon: float, records: int) -> float:
-    """The ratio with the least predicted error for `records` records spread evenly over sqrt(cells) cells.
+    """The ratio with the least predicted error for records spread over sqrt(cells) cells.
 
-    Of N dimensions, s are measured with noise of variance 2 s^2 / epsilon^2 on N times their energy; the others are left out.
+    Of N dimensions, s are measured with noise of variance 2 s^2 / epsilon^2 on N times
+    their energy; the others are omitted.
     """
     each = records**2 / math.sqrt(cells) / cells
 

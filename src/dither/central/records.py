@@ -1,22 +1,24 @@
-"""The record form of compressed sensing: each record measured, noised and decoded on its own.
+"""The record form of compressed sensing: each record is measured, noised and decoded separately.
 
-Trust model: the law is LOCAL, unlike everything else in this package. Each record is measured and noised alone, so a
-person could do it on the device, and the noise would protect the record even from whoever collects the measurements.
-Run here on a table, it is a curator who does it. Guarantee: pure epsilon for one whole record, any record against any
-other.
+Trust model: LOCAL, unlike the rest of this package. Each record is measured and noised
+alone, so a person could do it on the device, and the noise would protect the record
+even from the collector of the measurements. Here a curator runs it on a table.
+Guarantee: pure epsilon for one whole record, any record against any other.
 
-A record is a vector of zeros and ones: one place for a yes-or-no attribute, one place for each value of any other. The
-rows of a Hadamard matrix over these places, with random signs, are dealt into groups of s; a record is measured by the
-rows of one group, drawn blindly. Over all groups the transpose is the inverse, so `decode` is unbiased whatever the
-records are, and the share of every value has an error that falls with epsilon and with the number of records. A
-decoder that looks for few atoms in each record, as printed, has no such property: what it does not pick stays in the
-middle of the domain.
+A record is a vector of zeros and ones: one place for a yes-or-no attribute, one place
+for each value of any other. The rows of a Hadamard matrix over these places, with
+random signs, are dealt into groups of s; a record is measured by the rows of one group,
+drawn at random. Over all groups the transpose is the inverse, so `decode` is unbiased
+for all records, and the error of a value's share decreases with epsilon and with the
+number of records. A decoder that searches few atoms in each record, as in the paper,
+lacks this property: values that it does not pick stay in the middle of the domain.
 
-Few rows mean little noise (the sensitivity grows with s) but much that is not measured; `best_rows` takes the number
-that makes the sum least, from public figures.
+Few rows mean little noise (the sensitivity grows with s) but leave much unmeasured;
+`best_rows` minimises the sum, from public figures.
 
-Reference: Zheng et al. 2020, algorithm 1 and section IV-A (their d x n matrix, column by column); the Hadamard rows:
-Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
+Reference: Zheng et al. 2020, algorithm 1 and section IV-A (their d x n matrix, column
+by column); the Hadamard rows: Ailon, Chazelle, "The fast Johnson-Lindenstrauss
+transform", 2009.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class RecordParameters:
 
 @dataclass(frozen=True)
 class NoisyRecords:
-    """Rows of codes, each within its domain, the unbiased share of every value (by attribute), and what it cost a person."""
+    """Rows of codes within their domains, unbiased shares by attribute, and the epsilon spent."""
 
     codes: Codes
     shares: tuple[Floats, ...]
@@ -65,7 +67,7 @@ class NoisyRecords:
 
 @dataclass(frozen=True)
 class Places:
-    """Where each attribute's values stand in a record's vector; a yes-or-no attribute has one place, for its second value."""
+    """Places of each attribute's values in a record's vector; a yes-or-no attribute has one."""
 
     sizes: tuple[int, ...]
 
@@ -98,7 +100,7 @@ class Places:
 
     @staticmethod
     def columns(matrix: Integers, start: int, size: int) -> Integers:
-        """What each value of an attribute adds to the measurements: values by rows."""
+        """The contribution of each value of an attribute to the measurements: values by rows."""
         if size == 2:
             return np.stack([np.zeros_like(matrix[:, start]), matrix[:, start]])
         return matrix[:, start : start + size].T
@@ -107,9 +109,11 @@ class Places:
 def sensitivity(matrix: Integers, places: Places) -> tuple[int, bool]:
     """The largest L1 distance of the measurements of two records, and whether it is exact.
 
-    The distance is convex in the difference of two records, so its maximum is where every attribute differs. All such
-    differences are tried where they are few; otherwise the smaller of two bounds is given: the sum over attributes, and
-    sqrt(rows) times the Euclidean length, which no part of a Hadamard matrix stretches by more than sqrt(order).
+    The distance is convex in the difference of two records, so its maximum is where
+    every attribute differs. All such differences are tried where they are few;
+    otherwise the smaller of two bounds is given: the sum over attributes, and
+    sqrt(rows) times the Euclidean length, which no part of a Hadamard matrix stretches
+    by more than sqrt(order).
     """
     moves = []
     for start, size in zip(places.starts, places.sizes, strict=True):
@@ -131,10 +135,10 @@ def sensitivity(matrix: Integers, places: Places) -> tuple[int, bool]:
 
 
 def best_rows(places: Places, epsilon: float) -> int:
-    """How many rows measure one record: a power of two, from public figures.
+    """The number of rows that measure one record: a power of two, from public figures.
 
-    The variance of a decoded place is that of the noise, 2 (sensitivity / epsilon)^2 / s, and of what was not measured,
-    about d (1 - s / order) / s for d attributes.
+    The variance of a decoded place is that of the noise, 2 (sensitivity / epsilon)^2 /
+    s, and of the unmeasured part, about d (1 - s / order) / s for d attributes.
     """
     d, order = len(places.sizes), places.order
     moved = sum(1 if size == 2 else 2 for size in places.sizes if size > 1)
@@ -156,7 +160,10 @@ def release_records(
     rng: np.random.Generator,
     parameters: RecordParameters,
 ) -> NoisyRecords:
-    """Measure, noise and decode every record; `rng` is public: the signs, the dealing of rows, and who gets which group."""
+    """Measure, noise and decode every record.
+
+    `rng` is public: it draws the signs, the groups of rows, and each record's group.
+    """
     check_epsilon(epsilon)
     places = Places(tuple(int(k) for k in cardinalities))
     if (
@@ -213,14 +220,15 @@ def decode(noisy: Integers, groups: Integers, dealt: Integers, start: int, size:
 
 
 def fill(scores: Floats, counts: Integers) -> Integers:
-    """A value for each row: every value as often as it is owed, to the rows that speak most for it.
+    """A value for each row: each value as often as its share, to the rows with the highest scores.
 
-    So the rows have the shares that were estimated from all of them, and keep what each one says of itself. Rounding each row
-    alone would pull every share towards the middle, the more the noisier the rows are.
+    So the rows have the shares that were estimated from all of them, and keep their own
+    information. Rounding each row alone would shrink all shares towards the middle,
+    more so with noisier rows.
     """
     out = np.zeros(len(scores), dtype=np.int64)
     waiting = np.arange(len(scores))
-    # The rarest first: few rows are owed to it, and the others are left to more common values.
+    # Rare values first: they take few rows and leave the others to more common values.
     for value in np.argsort(counts, kind="stable"):
         lead = scores[waiting, value] - (
             scores[waiting].sum(axis=1) - scores[waiting, value]

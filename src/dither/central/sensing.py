@@ -1,14 +1,18 @@
 """Integer measurement matrices for compressed sensing: sparse, Gaussian, Bernoulli, subsampled Hadamard.
 
-Guarantee: `apply` is exact integer arithmetic and `sensitivity` is the exact L1 sensitivity of the integers that are
-measured. A Gaussian matrix is drawn once, rounded to a grid of 1/256 and from then on is an integer matrix: rounding
-changes which matrix is used, never the guarantee. Matrices are drawn from public randomness and are no secret.
+Guarantee: `apply` is exact integer arithmetic and `sensitivity` is the exact L1
+sensitivity of the integers that are measured. A Gaussian matrix is drawn once, rounded
+to a grid of 1/256 and from then on is an integer matrix: rounding changes which matrix
+is used, never the guarantee. Matrices are drawn from public randomness and are no
+secret.
 
-A record moves every row of a dense matrix (Gaussian, Bernoulli, Hadamard), so the sensitivity grows with the rows; it moves
-`entries` rows of a sparse one and the total, however many rows there are.
+A record moves every row of a dense matrix (Gaussian, Bernoulli, Hadamard), so the
+sensitivity grows with the rows; it moves `entries` rows of a sparse one and the total,
+however many rows there are.
 
-References: Candes, Tao, "Near-optimal signal recovery from random projections", 2006; Zheng et al. 2020, section III-C;
-sparse matrices: Gilbert, Indyk, "Sparse recovery using sparse matrices", Proceedings of the IEEE 2010.
+References: Candes, Tao, "Near-optimal signal recovery from random projections", 2006;
+Zheng et al. 2020, section III-C; sparse matrices: Gilbert, Indyk, "Sparse recovery
+using sparse matrices", Proceedings of the IEEE 2010.
 """
 
 from __future__ import annotations
@@ -39,10 +43,11 @@ T = TypeVar("T", np.int64, np.float64)
 
 @dataclass(frozen=True)
 class DenseSensing:
-    """A matrix of `rows` by `size` that is held in full, as small integers; `unit` is the root mean square of its entries.
+    """A matrix of `rows` by `size` small integers; `unit` is the root mean square entry.
 
-    With `total` the first row is `unit` in every cell, so it measures the number of records. `apply` is exact; `forward`
-    and its transpose `correlate` are floating point, for decoding only.
+    With `total` the first row is `unit` in every cell, so it measures the number of
+    records. `apply` is exact; `forward` and its transpose `correlate` are floating
+    point, for decoding only.
     """
 
     matrix: AnyIntegers
@@ -79,10 +84,12 @@ class DenseSensing:
 
 @dataclass(frozen=True)
 class HadamardSensing:
-    """Some rows of H diag(signs), H the Hadamard matrix of a power-of-two order; offers what `DenseSensing` does.
+    """Some rows of H diag(signs), H the Hadamard matrix of a power-of-two order.
 
-    Cells beyond `size` are always empty. Random signs keep the rows from looking like cosines or wavelets, which are near
-    rows of a plain Hadamard matrix.
+    It has the interface of `DenseSensing`. Cells beyond `size` are always empty. Random
+    signs make the rows unlike cosines and wavelets, which are close to rows of a plain
+    Hadamard matrix.
+
     Reference: Ailon, Chazelle, "The fast Johnson-Lindenstrauss transform", 2009.
     """
 
@@ -119,11 +126,12 @@ class HadamardSensing:
         return mixed + residual[0] if self.total else mixed
 
     def sensitivity(self, neighbours: Neighbours) -> int:
-        """`rows` for an added record, since every entry is 1 or -1; exact over all pairs of cells for a replaced one.
+        """`rows` for an added record; exact over all pairs of cells for a replaced one.
 
-        Columns i and j lie rows - s_i s_j <h_i, h_j> apart, and <h_i, h_j> depends on i xor j only. One transform
-        gives that product for every xor; the xor autocorrelation of the signs tells which of the two sign products
-        occur for it. The row that measures the total does not move.
+        Columns i and j have distance rows - s_i s_j <h_i, h_j>, and <h_i, h_j> depends
+        on i xor j only. One transform yields that product for every xor; the xor
+        autocorrelation of the signs shows which sign products occur for it. The row
+        that measures the total does not change.
         """
         if neighbours == "add-remove":
             return self.rows
@@ -140,10 +148,11 @@ class HadamardSensing:
 
 @dataclass(frozen=True)
 class SparseSensing:
-    """`entries` rows of plus or minus one for each cell, and with `total` a row of ones before them.
+    """`entries` rows of plus or minus one for each cell, and with `total` a row of ones first.
 
-    `places` and `signs` have a line for each entry: cell i adds signs[e, i] to row places[e, i]. Lines use rows of their own,
-    so that the rows of a cell differ. With one entry and as many rows as cells every cell has a row to itself.
+    `places` and `signs` have a line for each entry: cell i adds signs[e, i] to row
+    places[e, i]. Lines use separate rows, so the rows of a cell differ. With one entry
+    and one row per cell each cell has a separate row.
     """
 
     places: Integers
@@ -182,15 +191,16 @@ class SparseSensing:
 
     def correlate(self, residual: Floats) -> Floats:
         mixed = residual[int(self.total) :]
-        out = (self.signs * mixed[self.places]).sum(axis=0)
+        out: Floats = (self.signs * mixed[self.places]).sum(axis=0)
         return out + residual[0] if self.total else out
 
     def sensitivity(self, neighbours: Neighbours) -> int:
         """Exact: entries and the total for an added record.
 
-        The total does not move for a replaced one. Two columns lie 2 entries apart, less 2 for each row that both have with the
-        same sign. Up to `PAIRED` cells all pairs are looked at; above it the 2 entries are taken, which a pair that agrees in
-        nothing has, and nearly every pair is one.
+        The total does not change for a replaced one. Two columns have distance 2
+        entries, less 2 for each row that both have with the same sign. Up to `PAIRED`
+        cells all pairs are compared; above it the bound 2 entries is used, which nearly
+        every pair attains.
         """
         if neighbours == "add-remove":
             return self.entries + int(self.total)
@@ -206,7 +216,7 @@ Sensing = DenseSensing | HadamardSensing | SparseSensing
 
 
 def _xor_correlation(vector: Integers) -> Integers:
-    """sum_i v_i v_(i xor d) for every d, in whole numbers: the convolution theorem of the Hadamard transform."""
+    """sum_i v_i v_(i xor d) for every d, in integers, by the Hadamard transform."""
     return walsh_hadamard(walsh_hadamard(vector) ** 2) // vector.size
 
 
@@ -219,9 +229,9 @@ def sensing(
     total: bool = False,
     entries: int = 1,
 ) -> Sensing:
-    """Draw a measurement matrix from public randomness; with `total` one of its rows measures the number of records.
+    """Draw a measurement matrix from public randomness; `total` adds a row for the record count.
 
-    A sparse matrix has that row beyond `rows`, so that as many rows as cells are one for each.
+    A sparse matrix has that row in addition to `rows`.
     """
     check_choice("measurement", kind, get_args(Measurement))
     if not 1 <= rows <= size:
@@ -281,7 +291,7 @@ def exact_product(matrix: AnyIntegers, counts: Integers) -> Integers:
     if counts.size == 0:
         return np.zeros(matrix.shape[0], dtype=np.int64)
     _check_exact(max(int(matrix.max()), -int(matrix.min())) * int(counts.sum()))
-    # Every partial sum is a whole number below 2**53, so 64-bit floats hold it exactly in any order of summation.
+    # Every partial sum is an integer below 2**53, so 64-bit floats are exact in any order.
     return np.rint(matrix.astype(np.float64) @ counts.astype(np.float64)).astype(np.int64)
 
 
@@ -317,11 +327,14 @@ def rows_for(tau: float, size: int) -> int:
 def matrix_sensitivity(matrix: AnyIntegers, neighbours: Neighbours) -> int:
     """The exact L1 sensitivity of x -> matrix x for integer histograms x.
 
-    Guarantee: the integer returned is the largest L1 distance between the measurements of two neighbouring histograms. One
-    record is one unit in one cell, so for added or removed records it is the largest column norm, for replaced ones the
-    largest distance between two columns. The paper's "sensing sensitivity" (definition 5) is not used: it does not bound this.
+    Guarantee: the integer returned is the largest L1 distance between the measurements
+    of two neighbouring histograms. One record is one unit in one cell, so for added or
+    removed records it is the largest column norm, for replaced ones the largest
+    distance between two columns. The paper's "sensing sensitivity" (definition 5) is
+    not used: it does not bound this.
 
-    Reference: Dwork, McSherry, Nissim, Smith, "Calibrating noise to sensitivity in private data analysis", TCC 2006.
+    Reference: Dwork, McSherry, Nissim, Smith, "Calibrating noise to sensitivity in
+    private data analysis", TCC 2006.
     """
     if not np.issubdtype(matrix.dtype, np.integer):
         raise TypeError("sensitivity is exact for integer matrices only; round the matrix first")
@@ -340,7 +353,7 @@ def _largest_column_norm(matrix: AnyIntegers) -> int:
 
 
 def _largest_column_distance(matrix: AnyIntegers) -> int:
-    """The largest L1 distance of two columns: every pair is looked at, since no cheaper exact rule holds in general."""
+    """The largest L1 distance of two columns, over all pairs: no cheaper exact rule exists."""
     columns = np.ascontiguousarray(matrix.T, dtype=np.int32)
     if max(int(matrix.max()), -int(matrix.min())) * 2 * matrix.shape[0] >= 2**31:
         raise ValueError("entries too large for 32-bit distances")
@@ -352,7 +365,6 @@ def _pair_kernel() -> Callable[[Codes], int]:
     """The compiled double loop over pairs, on all cores."""
     import numba
 
-    @numba.njit(parallel=True, cache=True)
     def largest(columns: Any) -> Any:
         count = columns.shape[0]
         rows = columns.shape[1]
@@ -367,4 +379,5 @@ def _pair_kernel() -> Callable[[Codes], int]:
             best[i] = top
         return best.max()
 
-    return largest
+    kernel: Callable[[Codes], int] = numba.njit(parallel=True, cache=True)(largest)
+    return kernel

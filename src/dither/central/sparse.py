@@ -1,7 +1,7 @@
-"""Orthonormal dictionaries in which a histogram may be sparse (cosine, Haar wavelet, Walsh, identity), and matching pursuit.
+"""Orthonormal dictionaries (cosine, Haar wavelet, Walsh, identity), and matching pursuit.
 
-Guarantee: `synthesise` is an orthogonal map R^size -> R^size and `analyse` its transpose and inverse, along the last
-axis.
+Guarantee: `synthesise` is an orthogonal map R^size -> R^size and `analyse` its
+transpose and inverse, along the last axis.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Basis = Literal["dct", "haar", "walsh", "identity"]
 
 @dataclass(frozen=True)
 class Dictionary:
-    """An orthonormal basis by its two fast transforms; `heights` gives the largest entry of each atom of a size."""
+    """An orthonormal basis by two fast transforms; `heights` are the largest entries of atoms."""
 
     analyse: Callable[[Reals], Reals]
     synthesise: Callable[[Reals], Reals]
@@ -57,12 +57,12 @@ def _haar_heights(size: int) -> Floats:
 
 
 def leaves_below(size: int) -> Integers:
-    """How many cells each Haar atom of a power-of-two size touches, in the order of its coefficients."""
+    """The number of cells of each Haar atom of a power-of-two size, in coefficient order."""
     return np.concatenate([[size], *(np.full(1 << j, size >> j) for j in range(_levels(size)))])
 
 
 def _walsh(x: Reals) -> Reals:
-    """Products of signs of the bits of a cell's number: over yes-or-no columns, their marginals and interactions."""
+    """Products of signs of a cell's bits: marginals and interactions of yes-or-no columns."""
     size = x.shape[-1]
     _levels(size)
     return np.asarray(walsh_hadamard(x)) / math.sqrt(size)
@@ -92,13 +92,12 @@ def _levels(size: int) -> int:
 
 
 MAX_ATOMS = 256
-_ATOM_WORK = (
-    2**18
-)  # atoms times rows: keeps a recovery near a second where the signal would let it run on
+# Limit of atoms times rows, which keeps a recovery near a second.
+_ATOM_WORK = 2**18
 
 
 def most_atoms(rows: int) -> int:
-    """The most atoms that so many measurements are asked for: a quarter of them, within a limit of work."""
+    """The maximal number of atoms: a quarter of the measurements, within a limit of work."""
     return max(1, min(rows // 4, MAX_ATOMS, _ATOM_WORK // rows))
 
 
@@ -111,15 +110,17 @@ def matching_pursuit(
     stop: float = 0.0,
     norms: Floats | float = 1.0,
 ) -> tuple[Integers, Floats]:
-    """Indices and coefficients of at most `atoms` atoms, by orthogonal matching pursuit over an implicit sensing matrix.
+    """At most `atoms` indices and coefficients by orthogonal matching pursuit.
 
-    Ends when no correlation of an atom with the residual, over the atom's norm, exceeds `stop`, which follows from the variance
-    of the noise that was added: public, and never from the private table. Guarantee: with the same matrix and the same number
-    of atoms it selects the same atoms and coefficients as scikit-learn's `orthogonal_mp` (tested). The matrix is never
-    formed: one step costs one fast transform and one projection.
+    It ends when no correlation of an atom with the residual, over the atom's norm,
+    exceeds `stop`, which follows from the public variance of the noise, never from the
+    private table. Guarantee: with the same matrix and number of atoms it selects the
+    same atoms and coefficients as scikit-learn's `orthogonal_mp` (tested). The matrix
+    is never formed: one step costs one fast transform and one projection.
 
-    References: Tropp, Gilbert, "Signal recovery from random measurements via orthogonal matching pursuit", 2007; the
-    universal threshold sigma sqrt(2 ln N): Donoho, Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
+    References: Tropp, Gilbert, "Signal recovery from random measurements via orthogonal
+    matching pursuit", 2007; the universal threshold sigma sqrt(2 ln N): Donoho,
+    Johnstone, "Ideal spatial adaptation by wavelet shrinkage", 1994.
     """
     rows = observed.size
     basis = np.empty((min(atoms, rows), rows))
@@ -151,7 +152,7 @@ def matching_pursuit(
 
 
 def _orthogonalise(vector: Floats, basis: Floats) -> tuple[Floats, Floats, float]:
-    """The part of a vector outside a basis, normalised; twice is enough to keep it orthogonal to rounding error."""
+    """The normalised part of a vector outside a basis; two passes limit rounding error."""
     full = float(np.linalg.norm(vector))
     projections = basis @ vector
     rest = vector - projections @ basis

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from dither.central import CENTRAL, central_method
 from dither.central.audit import WAVELET_CELLS, audit_central
 from dither.central.measurement import check_neighbours
-from dither.central.methods import CENTRAL, central_method
 from dither.cli.options import AsJson
 from dither.evaluation.audit import (
     ALL_INPUTS,

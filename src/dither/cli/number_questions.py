@@ -1,4 +1,4 @@
-"""Questions about a histogram's number on the command line: ranges and quantiles, for a collection or for a saved folder."""
+"""Questions about a number on the command line: ranges and quantiles."""
 
 from __future__ import annotations
 
@@ -72,17 +72,17 @@ class Questions:
             )
         return cls(tuple(pairs), levels)
 
-    def answer(self, release: Release) -> Answers:
+    def answer(self, release: Release) -> _Answers:
         """The release's answers."""
         number = release.number
         shares = tuple(number.range(low, high) for low, high in self.ranges)
         quantiles = release.quantile(number.attribute, self.levels) if self.levels else None
-        return Answers(self, shares, quantiles)
+        return _Answers(self, shares, quantiles)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """The questions with what a release says to them."""
+class _Answers:
+    """The questions and their answers."""
 
     asked: Questions
     ranges: tuple[Answer, ...]
@@ -111,7 +111,7 @@ class Answers:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """What to read them with, each once."""
+        """The warnings of all answers, without repeats."""
         tables = () if self.quantiles is None else (self.quantiles,)
         return tuple(dict.fromkeys(w for one in (*self.ranges, *tables) for w in one.warnings))
 

@@ -39,7 +39,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the command line asks for."""
+    """The question on the command line."""
 
     where: str | None
     given: str | None
@@ -86,7 +86,7 @@ class _Asked:
 
 
 class _Advised:
-    """Progress that says, as soon as replicates are being made, why this takes a while and how it need not."""
+    """Progress that explains the wait for replicates and how to avoid it."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._told = progress, False
@@ -134,8 +134,9 @@ def query(
 ) -> None:
     """Ask a release: which share of people, with an interval that counts the noise and who was asked.
 
-    WHERE and EXPR are made of comparisons (30 <= age < 50), in, and, or, not, between(age, 30, 49), text in quotes, numbers and
-    None for a missing answer. A name that is no Python name is written attr['hours-per-week']. Nothing of it is run.
+    WHERE and EXPR are made of comparisons (30 <= age < 50), in, and, or, not,
+    between(age, 30, 49), text in quotes, numbers and None for a missing answer. A name
+    that is no Python name is written attr['hours-per-week']. Nothing of it is run.
 
     Without a question the attributes and their values are listed.
 
@@ -178,7 +179,7 @@ def query(
 
 
 def _names(given: str, release: Release) -> list[str]:
-    """Attributes with commas between them; an attribute whose name has commas may stand alone."""
+    """Comma-separated attributes; a single attribute's name may contain commas."""
     return [given] if given in release.schema.names else [name.strip() for name in given.split(",")]
 
 
@@ -230,7 +231,7 @@ def _show(answer: Answer | AnswerTable) -> None:
 
 
 def _bar(share: float, top: float) -> str:
-    """A share as a bar, the largest upper end as long as there is room."""
+    """A share as a bar, scaled to the largest upper end."""
     return "█" * round(_BAR * share / top) if top > 0 and not math.isnan(share) else ""
 
 

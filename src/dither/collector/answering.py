@@ -1,11 +1,12 @@
-"""The bounded process beside a collector: it answers questions about releases, makes replicates and
-reads files from outside. It never sees a report.
+"""The bounded worker process of a collector: questions about releases, replicates, outside files.
 
-It is a process of its own so that a heavy question or a hostile file takes nothing from uploads:
-other threads of the collector would wait for it between two steps, memory it asks for would be
-theirs, and no thread can be stopped. It runs with a lower priority and within a memory limit, is
-ended when a job takes too long, and is the first that the kernel ends when memory runs out.
-Releases are held by the digest of their bytes, as many as fit into `HELD_BYTES`, without their
+It never sees a report. It is a separate process so that a heavy question or a hostile
+file does not slow uploads down: other threads of the collector would wait for it, share
+its memory, and no thread can be stopped. It runs with a lower priority and within a
+memory limit, is ended if a job takes too long, and is the first process that the kernel
+ends if memory runs out.
+
+Releases are cached by the digest of their bytes, within `HELD_BYTES`, without their
 synthetic rows, which no question needs.
 """
 
@@ -44,8 +45,10 @@ from dither.schema import load_schema
 from dither.schema.files import read_noted
 from dither.schema.infer import draft_schema
 
-HELD_BYTES = 256 << 20  # of releases, unpacked
-MEMORY_BYTES = 4 << 30  # that the process may ask for
+# Unpacked releases in memory.
+HELD_BYTES = 256 << 20
+# Memory limit of the process.
+MEMORY_BYTES = 4 << 30
 NICENESS = 10
 REPLICATES = 20
 NOT_MADE = "intervals are made when the release is published; until then there are none"
@@ -53,22 +56,24 @@ NOT_MADE = "intervals are made when the release is published; until then there a
 
 LEVEL = 0.95
 FIGURES = ("mean", "variance")
-MAX_NUMBERS = 1000  # in one question
+# Numbers in one question.
+MAX_NUMBERS = 1000
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a release, as text of an address.
+    """A question about a release, as text of an address.
 
     Args:
-        where: Which people are counted; the answer is their share.
-        given: Among which people.
+        where: The people to count; the answer is their share.
+        given: The reference group.
         by: The attributes of a table of shares.
-        range: Of one number: the share of people in each half-open range ("30000,50000").
-        below: Of one number: the share of people below each number.
-        quantiles: Of one number: levels ("0.1,0.5").
-        bins: Of one number: a number of bins, or their edges.
-        figure: Of one number: mean or variance.
+        range: For one number: the share of people in each half-open range
+            ("30000,50000").
+        below: For one number: the share of people below each number.
+        quantiles: For one number: levels ("0.1,0.5").
+        bins: For one number: a number of bins, or their edges.
+        figure: For one number: mean or variance.
     """
 
     where: str | None = None
@@ -90,7 +95,7 @@ _NUMBER_PARTS = ("range", "below", "quantiles", "bins", "figure")
 
 
 @dataclass(frozen=True)
-class HeldRelease:
+class _HeldRelease:
     """A release without its synthetic rows, and the questions to it."""
 
     release: Release
@@ -111,8 +116,7 @@ class Replicates:
 
 @dataclass(frozen=True)
 class DraftSchema:
-    """Asks for the schema in a file that was uploaded as `name`: a schema file's own, or a draft from
-    a table."""
+    """Asks for the schema of a file uploaded as `name`, or a draft from a table."""
 
     path: str
     name: str
@@ -153,12 +157,12 @@ class Releases:
 
     def __init__(self, most: int = HELD_BYTES) -> None:
         self._most = most
-        self._held: OrderedDict[str, tuple[HeldRelease, int]] = OrderedDict()
+        self._held: OrderedDict[str, tuple[_HeldRelease, int]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def get(self, digest: str) -> HeldRelease | None:
+    def get(self, digest: str) -> _HeldRelease | None:
         """A release that is held."""
         found = self._held.get(digest)
         if found is None:
@@ -166,7 +170,7 @@ class Releases:
         self._held.move_to_end(digest)
         return found[0]
 
-    def add(self, digest: str, data: bytes) -> HeldRelease:
+    def add(self, digest: str, data: bytes) -> _HeldRelease:
         """Hold a release; others are forgotten to make room."""
         release, size = _read_archive(data)
         content, reason = release.content, ""
@@ -175,7 +179,7 @@ class Releases:
             content = replace(content, synthetic=empty)
             release = replace(release, content=content)
             reason = "" if content.replicates is not None else NOT_MADE
-        held = HeldRelease(release, content.questions(release, reason=reason))
+        held = _HeldRelease(release, content.questions(release, reason=reason))
         self._held[digest] = (held, size)
         while len(self._held) > 1 and sum(size for _, size in self._held.values()) > self._most:
             self._held.popitem(last=False)
@@ -195,9 +199,9 @@ def _read_archive(data: bytes) -> tuple[Release, int]:
 
 
 def do(
-    job: ReleaseJob, held: HeldRelease, data: bytes | None
+    job: ReleaseJob, held: _HeldRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
-    """A job's result, without what ties it to the release."""
+    """A job's result, detached from the release."""
     if isinstance(job, Replicates):
         assert data is not None
         if held.release.kind != "table":
@@ -211,7 +215,7 @@ def do(
     return answer
 
 
-def _answer(job: Question, held: HeldRelease) -> Answer | AnswerTable:
+def _answer(job: Question, held: _HeldRelease) -> Answer | AnswerTable:
     if job.number_parts:
         if job.where or job.given or job.by or len(job.number_parts) > 1:
             raise ParameterError(
@@ -227,8 +231,8 @@ def _answer(job: Question, held: HeldRelease) -> Answer | AnswerTable:
     return held.questions.query(job.where, job.given, LEVEL)
 
 
-def _answer_number(job: Question, held: HeldRelease) -> Answer | AnswerTable:
-    """An answer about one number, with 95 % intervals. Shares are fractions of the participants."""
+def _answer_number(job: Question, held: _HeldRelease) -> Answer | AnswerTable:
+    """An answer about one number, with 95 % intervals; shares are of the participants."""
     number = held.release.number
     if job.figure:
         check_choice("figure", job.figure, FIGURES)
@@ -297,10 +301,11 @@ def _numbers(name: str, text: str) -> list[float]:
 
 
 def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
-    """What is in a file from outside; no more of it than the collector can use.
+    """Read an outside file, within the collector's limits.
 
     Raises:
-        DitherError: the file is not what it should be; the message has the name it was uploaded as.
+        DitherError: The file is invalid; the message has the name under which it was
+            uploaded.
     """
     path = Path(job.path)
     if isinstance(job, ReadTally):
@@ -325,17 +330,17 @@ def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
 
 def _serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
     """Do jobs from a pipe, one at a time, until its other end is closed."""
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # the collector ends this process itself, or dies
+    # The collector ends this process explicitly, or by its own end.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-    with suppress(OSError):  # where the kernel runs out of memory, it ends this process first
+    # The kernel ends this process first if memory runs out.
+    with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     releases = Releases(held)
-    pipe.send(None)  # it is up
+    # Report that the process is ready.
+    pipe.send(None)
     while True:
         try:
             digest, job, data = pipe.recv()
@@ -349,26 +354,28 @@ def _serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_B
 
 
 def _file_result(job: FileJob) -> object:
-    """What a file holds, `OutOfMemory`, or the error to raise at the other end."""
+    """The file's content, `OutOfMemory`, or the error to raise in the collector."""
     try:
         return _read_file(job)
     except (TableError, ReportError) as error:
         return type(error)(str(error), where=error.where)
     except MemoryError:
         return OutOfMemory()
-    except Exception as error:  # a defect; its text may carry values of the file
+    # The text of an unexpected error may carry values of the file.
+    except Exception as error:
         return RuntimeError(f"{type(error).__name__} while a file was read")
 
 
 def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None) -> object:
-    """What a job gives, `Absent`, or the error to raise at the other end."""
+    """The job's result, `Absent`, or the error to raise in the collector."""
     try:
         held = releases.get(digest)
         if held is None or (isinstance(job, Replicates) and data is None):
             if data is None:
                 return Absent()
             held = releases.add(digest, data)
-    except Exception as error:  # it says where files lay, which is nobody's business
+    # The text of the error may carry paths of this machine.
+    except Exception as error:
         return RuntimeError(f"{type(error).__name__} while a release was read")
     try:
         return do(job, held, data)
@@ -378,19 +385,18 @@ def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None
         return ParameterError(
             "the question needs more memory than one may; ask by fewer attributes", where="by"
         )
-    except (
-        Exception
-    ) as error:  # of whatever kind: it is told as a defect, without the values it may carry
+    # The text of an unexpected error may carry values.
+    except Exception as error:
         return RuntimeError(f"{type(error).__name__} while answering")
 
 
 def digest_of(data: bytes) -> str:
-    """What a release is known by."""
+    """The digest that identifies a release."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _names_in(by: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Attributes with commas between them; an attribute whose name has commas may stand alone."""
+    """Comma-separated attributes; a single attribute's name may contain commas."""
     return (by,) if by in known else tuple(name.strip() for name in by.split(","))
 
 

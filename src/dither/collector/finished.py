@@ -1,4 +1,4 @@
-"""What a finished campaign becomes: a release, and its folder as one zip file."""
+"""Make the release of a finished campaign, and its folder as one zip file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from dither.tally import CountTally, RoundTally
 
 MAX_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
-MAX_CROWDED_SHOWN = 3  # questions named in the warning
+# Questions named in the warning.
+MAX_CROWDED_SHOWN = 3
 
 
 def make_release(
@@ -36,9 +37,16 @@ def make_release(
     campaign: str = "",
     days: tuple[str, str] = ("", ""),
 ) -> Release:
-    """The release of a finished protocol; as many synthetic rows as participants, up to 100,000, unless said otherwise.
+    """Make the release of a finished protocol.
 
-    Methods about one number have no rows.
+    Args:
+        run: The finished protocol.
+        participants: Number of participants.
+        spec: The campaign's specification.
+        rows: Synthetic rows; None for the number of participants, up to 100,000.
+            Methods about one number have none.
+        campaign: The campaign's id.
+        days: The days of its creation and its end.
     """
     if isinstance(run.machine, HistogramMachine | Mean):
         return _number_release(run.machine, spec, campaign, *days)
@@ -56,7 +64,7 @@ def make_release(
 
 
 def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
-    """A warning if rounds of an open campaign, or single questions, took more reports than they expected."""
+    """Warn if rounds or questions of an open campaign took more reports than expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
         f"{expected_reports(spec, tally.plan):,} were expected"

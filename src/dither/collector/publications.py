@@ -1,8 +1,8 @@
-"""Releases that anybody may read: those that a curator has published, and only for as long as they are.
+"""Published releases: public from publication by a curator until it is withdrawn.
 
-A published release has replicates, so that every figure has its interval; they are made when it is published first and kept.
-Whether there is a campaign, a release, or neither, a stranger cannot tell: what is not public is looked for in the same way as
-what is not there, and answered with the same bytes.
+A published release has replicates, so all figures have intervals; they are made at the
+first publication and kept. Visitors cannot distinguish a missing campaign from a
+private one: both take the same lookup and have the same answer.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
 T = TypeVar("T")
-MAX_KEPT = 16  # reports' contents and manifests in memory
-MAX_FILE_BYTES = 1 << 30  # of one file in a release's folder
+# Contents of reports and manifests in memory.
+MAX_KEPT = 16
+# One file in a release's folder.
+MAX_FILE_BYTES = 1 << 30
 _ID = re.compile("[0-9a-f]{2,64}")
 log = logging.getLogger("dither.collector")
 
 
 class NoRelease(DitherError):
-    """There is no such release, or not for whoever asks: which of the two, nobody hears."""
+    """The release does not exist, or the reader may not see it; both look the same."""
 
     def __init__(self) -> None:
         super().__init__("there is no such release")
@@ -58,7 +60,7 @@ class PublicationTable:
         self._write, self._read = write, read
 
     def find(self, campaign: str) -> Published | None:
-        """A release that was ever published. One lookup by key, whatever there is."""
+        """A release that was ever published, by one key lookup in every case."""
         c = publications.c
         with self._read(ANSWER_SECONDS) as connection:
             query = sa.select(c.digest, c.public).where(c.campaign == campaign)
@@ -66,7 +68,7 @@ class PublicationTable:
         return None if found is None else Published(campaign, found.digest, bool(found.public))
 
     def public(self) -> list[str]:
-        """The campaigns whose release anybody may read, by id."""
+        """The ids of the campaigns with a public release."""
         c = publications.c
         with self._read(ANSWER_SECONDS) as connection:
             return list(
@@ -81,9 +83,10 @@ class PublicationTable:
             )
 
     def publish(self, campaign: str, digest: str, release: bytes | None) -> str:
-        """Make a release public, with its bytes at the first time; gives the digest by which it is known.
+        """Make a release public and return its digest; the first time store its bytes.
 
-        Replicates take long: somebody may have published it meanwhile, and then that release stays, or deleted the campaign.
+        Replicates take long. If the release was published in the mean time, that one is
+        kept; the campaign may also have been deleted.
         """
         c = publications.c
         with self._write(WORK_SECONDS) as connection:
@@ -121,7 +124,7 @@ class PublicationTable:
             return True
 
     def is_finalised(self, campaign: str) -> bool:
-        """Whether there is a release of a campaign, public or not."""
+        """Whether a campaign has a release, public or not."""
         c = campaigns.c
         with self._read(ANSWER_SECONDS) as connection:
             return (
@@ -138,7 +141,7 @@ class PublicationTable:
 
 
 class Publications:
-    """What may be read of releases, and by whom. Every method asks the store and is called in a thread that may wait."""
+    """Access to releases by readers. All methods query the store in a thread that may block."""
 
     def __init__(self, table: PublicationTable, questions: Questions) -> None:
         self._table, self._questions = table, questions
@@ -147,17 +150,18 @@ class Publications:
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def public(self) -> list[str]:
-        """The campaigns whose release anybody may read."""
+        """The campaigns with a public release."""
         return self._table.public()
 
     def is_public(self, campaign: str) -> bool:
-        """Whether anybody may read a campaign's release."""
+        """Whether a campaign's release is public."""
         found = self._table.find(campaign)
         return found is not None and found.public
 
     def find(self, campaign: str, everything: bool) -> Published:
-        """A release that may be read: a public one, or for whoever has a key (`everything`) any that was made."""
-        campaign = campaign if _ID.fullmatch(campaign) else ""  # looked for all the same
+        """A readable release: a public one, or any if the reader has a key (`everything`)."""
+        # An invalid id takes the same lookup as a missing one.
+        campaign = campaign if _ID.fullmatch(campaign) else ""
         found = self._table.find(campaign)
         if found is not None and (found.public or everything):
             return found
@@ -166,8 +170,11 @@ class Publications:
         raise NoRelease
 
     def _finalised(self, campaign: str) -> str:
-        """The digest of a release that was never published; empty if there is none. A release once made stays as it is until its
-        campaign is deleted: so the store is asked, whatever is kept here."""
+        """The digest of a release that was never published; empty if it does not exist.
+
+        A release never changes until its campaign is deleted, so the store is always
+        asked.
+        """
         if not self._table.is_finalised(campaign):
             self._digests.pop(campaign, None)
             return ""
@@ -177,7 +184,7 @@ class Publications:
         return known
 
     def publish(self, campaign: str) -> Published:
-        """Let everybody read a release. The first time its replicates are made, which takes about as long as twenty fits."""
+        """Publish a release. The first time takes about twenty fits, for its replicates."""
         found = self._table.find(campaign)
         if found is not None:
             return Published(campaign, self._table.publish(campaign, found.digest, None), True)
@@ -193,7 +200,10 @@ class Publications:
         return Published(campaign, self._table.publish(campaign, digest_of(data), data), True)
 
     def unpublish(self, campaign: str) -> bool:
-        """Hide a release from everybody without a key; False if it was hidden. What was downloaded stays where it is."""
+        """Hide a release from readers without a key; False if it was hidden already.
+
+        Downloaded copies remain.
+        """
         return self._table.unpublish(campaign)
 
     def archive(self, found: Published) -> bytes:
@@ -201,7 +211,8 @@ class Publications:
         data = self._table.release(found.campaign)
         if data is None or digest_of(data) != found.digest:
             data = self._table.finalised(found.campaign)
-        if data is None:  # it was deleted this very moment
+        # The release was deleted in the mean time.
+        if data is None:
             raise NoRelease
         return data
 

@@ -1,11 +1,11 @@
-"""Questions about releases and files from outside, given to the bounded process beside the collector
-that `answering` runs.
+"""Send questions about releases, and outside files, to the bounded process of `answering`.
 
-Guarantee: uploads go on whatever is asked or sent. One question is answered at a time, at most
-`MAX_WAITING` wait, and further ones are refused at once. A question that takes longer than
-`QUESTION_SECONDS` ends the process, and the next one starts another. Replicates are made in a
-process of their own, one set at a time, so that questions need not wait for them. Files are read in
-one of their own as well, which ends with the file: nothing of it stays in memory.
+Guarantee: uploads continue during any question or file. One question is answered at a
+time, at most `MAX_WAITING` wait, and further ones are rejected at once. A question that
+takes longer than `QUESTION_SECONDS` ends the process, and the next one starts another.
+Replicates are made in a separate process, one set at a time, so questions need not wait
+for them. Each file is read in a separate process that ends with it, so no part of the
+file stays in memory.
 """
 
 from __future__ import annotations
@@ -38,13 +38,18 @@ from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
 QUESTION_SECONDS = 20.0
-REPORT_SECONDS = 120.0  # the content of a report, which is kept afterwards
-START_SECONDS = 60.0  # for the process to come up, once
-LOAD_SECONDS = 60.0  # for a release to be read, once; nobody who asks chooses how long that takes
+# Making the content of a report, which is cached.
+REPORT_SECONDS = 120.0
+# Starting the process.
+START_SECONDS = 60.0
+# Reading a release, once; readers have no influence on this time.
+LOAD_SECONDS = 60.0
 REPLICATES_SECONDS = 3600.0
-FILE_SECONDS = 60.0  # to read a file from outside
+# Reading an outside file.
+FILE_SECONDS = 60.0
 MAX_WAITING = 8
-WAIT_SECONDS = 30.0  # for those before
+# Waiting in the queue.
+WAIT_SECONDS = 30.0
 log = logging.getLogger("dither.collector")
 
 
@@ -61,7 +66,7 @@ class FileTooLarge(InputError):
 
 
 class _Line:
-    """Those who wait for a process: one has its turn, few wait, others are refused."""
+    """The queue of a process: one caller is served, few wait, others are rejected."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -93,7 +98,7 @@ class _Worker:
 
     def __init__(self, memory: int) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
-        # A program of its own rather than multiprocessing's: whatever runs the collector is not imported once more.
+        # A separate program instead of multiprocessing, which would import the main module again.
         code = "from dither.collector.answering import main; main()"
         command = [sys.executable, "-P", "-c", code, str(theirs.fileno()), str(memory)]
         self._process = subprocess.Popen(
@@ -109,7 +114,7 @@ class _Worker:
             raise
 
     def ask(self, digest: str, job: Job, data: bytes | None, seconds: float) -> object:
-        """The result of a job; the process is of no more use if this raises `QuestionTooLong` or `OSError`."""
+        """The result of a job; after `QuestionTooLong` or `OSError` the process is unusable."""
         self._pipe.send((digest, job, data))
         if not self._pipe.poll(seconds):
             raise QuestionTooLong(
@@ -125,7 +130,7 @@ class _Worker:
 
 
 class Questions:
-    """The way to those processes. Every method may be called in any thread that can wait."""
+    """Access to the processes. All methods may be called in any thread that can block."""
 
     def __init__(self, memory: int = MEMORY_BYTES) -> None:
         self._memory = memory
@@ -138,7 +143,7 @@ class Questions:
     def answer(
         self, digest: str, question: Question, fetch: Callable[[], bytes]
     ) -> Answer | AnswerTable:
-        """The answer of a release, of which `fetch` brings the bytes should they be needed."""
+        """Answer a question about a release; `fetch` loads its bytes if they are needed."""
         found = self._in_turn(digest, question, fetch, QUESTION_SECONDS)
         assert isinstance(found, Answer | AnswerTable)
         return found
@@ -150,7 +155,7 @@ class Questions:
         return found
 
     def with_replicates(self, digest: str, data: bytes) -> bytes:
-        """The same release with replicates, again as a zip file; this takes about as long as twenty fits."""
+        """The release with replicates as a zip file; takes about as long as twenty fits."""
         if not self._making.acquire(blocking=False):
             raise TooManyQuestions(
                 "replicates of another release are being made; try again when they are done"
@@ -164,10 +169,11 @@ class Questions:
             self._making.release()
 
     def draft_schema(self, path: str, name: str) -> DraftedSchema:
-        """The schema in a file at `path` that was uploaded as `name`: its own, or a draft from a table.
+        """The schema of the file at `path`, uploaded as `name`, or a draft from a table.
 
         Raises:
-            InputError: the file is neither, or reading it takes too much (`FileTooLarge`).
+            InputError: The file is neither, or reading it takes too much
+                (`FileTooLarge`).
         """
         found = self._read(DraftSchema(path, name))
         assert isinstance(found, DraftedSchema)
@@ -206,10 +212,8 @@ class Questions:
                 raise FileTooLarge(
                     f"reading the file takes longer than {FILE_SECONDS:g} s; send a smaller one"
                 ) from None
-            except (
-                EOFError,
-                OSError,
-            ):  # it ran out of memory in a way that Python could not report
+            except (EOFError, OSError):
+                # The process ran out of memory without a Python error.
                 if self._ended:
                     raise TooManyQuestions("the collector is being stopped") from None
                 found = OutOfMemory()
@@ -233,10 +237,8 @@ class Questions:
         except QuestionTooLong:
             self._end(name)
             raise
-        except (
-            EOFError,
-            OSError,
-        ):  # it was ended, or ran out of memory in a way that Python could not say
+        except (EOFError, OSError):
+            # The process was ended, or ran out of memory without a Python error.
             self._end(name)
             if self._ended:
                 raise TooManyQuestions("the collector is being stopped") from None

@@ -1,8 +1,14 @@
-"""Published releases over HTTP: what anybody may read, and how a curator publishes.
+"""Published releases over HTTP: public reading, and publication by a curator.
 
-`/v1/releases/{campaign}` and what lies below it answer everybody for a published release, and whoever has a key for any release.
-Without a key every other address of this form is answered alike: a campaign that is private, one without a release and one that
-there is not give the same bytes after the same lookup.
+`/v1/releases/{campaign}` and the addresses below it serve a published release to all
+readers, and any release to a reader with a key. Without a key all other addresses of
+this form have the same answer: a private campaign, one without a release and one that
+does not exist return the same bytes after the same lookup.
+
+CSV files are safe for spreadsheets. Excel, LibreOffice and others run a cell that
+begins with = + - or @ (OWASP, "CSV Injection"), and labels come from the schema's
+author. Such text is prefixed with an apostrophe, which marks it as text; numbers stay
+unchanged, also as text.
 """
 
 from __future__ import annotations
@@ -15,6 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, BinaryIO
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic.dataclasses import dataclass
@@ -28,7 +37,6 @@ from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
 from dither.collector.publications import NoRelease, Published
 from dither.release.query import Answer, AnswerTable
-from dither.release.spreadsheet import copy_as_spreadsheet, write_spreadsheet
 
 CSV = "text/csv; charset=utf-8; header=present"
 FORMATS = ("json", "csv", "parquet")
@@ -49,14 +57,14 @@ class PublicationStatus:
 
 
 def question_of(where: str, given: str, by: Sequence[str]) -> Question:
-    """What an address asks; what is empty is not asked."""
+    """The question in an address; empty parameters are ignored."""
     return Question(
         where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip())
     )
 
 
 def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
-    """An answer as a program reads it: JSON as `dither query --json` prints it, CSV or Parquet."""
+    """An answer as JSON (like `dither query --json`), CSV or Parquet."""
     if form == "json":
         return json_response(answer.to_json())
     out = io.BytesIO()
@@ -79,12 +87,12 @@ def named(file: str) -> dict[str, str]:
 
 
 def release_routes(collector: Collector, access: Access) -> APIRouter:
-    """What may be read of a release. Everything asks the store and runs in the framework's threads."""
+    """Routes that read releases. They query the store in the framework's threads."""
     routes = APIRouter(prefix="/v1/releases/{campaign}", tags=["releases"], responses=DOCUMENTED)
     publications = collector.publications
 
     async def reader(request: Request) -> bool:
-        """Whether a key or session was sent; a wrong one is said to be wrong, whatever is asked."""
+        """Whether a valid key or session was sent; a wrong one is an error for every address."""
         if await access.principal(request) is not None:
             return True
         if request.headers.get("authorization"):
@@ -140,7 +148,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
     slots = threading.BoundedSemaphore(MAX_DOWNLOADS)
 
     def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
-        """A file that `write` fills, sent from disk; it keeps one of the slots until it is sent."""
+        """Send a file that `write` fills from disk; it occupies a slot until it is sent."""
         if not slots.acquire(blocking=False):
             raise Problem(
                 "too-many-downloads",
@@ -194,7 +202,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
 
 
 def publishing_routes(collector: Collector, access: Access) -> APIRouter:
-    """How a curator lets everybody read a release, and takes that back."""
+    """Routes by which a curator publishes a release or withdraws it."""
     routes = APIRouter(
         prefix="/v1/admin/campaigns/{campaign}",
         tags=["operator"],
@@ -219,3 +227,48 @@ def publishing_routes(collector: Collector, access: Access) -> APIRouter:
         return PublicationStatus(campaign, False)
 
     return routes
+
+
+_FORMULA = r"^[\s\x00]*[=+\-@\t\r]"
+_NUMBER = r"^[+\-]?(\d+(\.\d*)?|\.\d+)([eE][+\-]?\d+)?$"
+
+
+def _without_formulas(table: pa.Table) -> pa.Table:
+    """The same table with safe text and headings; dictionaries become plain text."""
+    columns = []
+    for column in table.columns:
+        plain = (
+            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        )
+        columns.append(_marked(plain) if _is_text(plain.type) else plain)
+    names = _marked(pa.chunked_array([pa.array(table.column_names, pa.string())])).to_pylist()
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def write_spreadsheet(table: pa.Table, out: BinaryIO) -> None:
+    """A small table as CSV."""
+    pa_csv.write_csv(_without_formulas(table), out)
+
+
+def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
+    """A Parquet file as CSV, some rows at a time."""
+    source = pq.ParquetFile(parquet)
+    writer: pa_csv.CSVWriter | None = None
+    for batch in source.iter_batches(batch_size=1 << 16):
+        rows = _without_formulas(pa.Table.from_batches([batch]))
+        writer = writer or pa_csv.CSVWriter(out, rows.schema)
+        writer.write_table(rows)
+    if writer is not None:
+        writer.close()
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _marked(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    risky = pc.and_(
+        pc.match_substring_regex(text, _FORMULA), pc.invert(pc.match_substring_regex(text, _NUMBER))
+    )
+    mark, nothing = (pa.scalar(sign, text.type) for sign in ("'", ""))
+    return pc.if_else(risky, pc.binary_join_element_wise(mark, text, nothing), text)

@@ -6,7 +6,7 @@ plan and closes it with a tally. The machine itself handles neither rules nor ho
 - Schema reduction: the machine works on the attributes left to ask (`methods.reduction`). What
   must be asked separately gets its own round with its own participants before the machine's.
 - Hold-out: each question has a copy for a small share of its participants. Their answers never
-  reach the fit; `release.heldout` makes an unbiased error estimate of them. It costs no privacy,
+  reach the fit; `release.fit_checks` makes an unbiased error estimate of them. It costs no privacy,
   because a participant still answers one question.
 """
 

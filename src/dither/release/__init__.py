@@ -1,4 +1,4 @@
-"""11. What is published: the release, its folder with manifest and report, and questions to it."""
+"""Releases: the published result, its folder with manifest and report, and questions about it."""
 
 from dither.release.call import AskedRound, Call, asked_in
 from dither.release.cells import CellsContent

@@ -1,22 +1,28 @@
-"""What the readers of a release can learn about one person: less than the collector, since reports are added up first.
+"""Central guarantee: what a reader of the release can learn about one person.
 
-Whoever sees only sums sees no more than the reports in a random order, so a bound for shuffled reports holds for the release. Let
-one person's report have the laws P and P' under two records, neither more than E times the other, and let every record give every
-report with at least c (P + P'). With Q and Q' such that
+A reader sees sums of reports. Sums reveal no more than the reports in a random order,
+so a bound for shuffled reports holds for the release. Let one person's report have the
+laws P and P' under two records, neither more than E times the other, and let every
+record have a report's probability of at least c (P + P'). With Q and Q' such that
 
-    P = (E Q + Q')/(E + 1),    P' = (Q + E Q')/(E + 1),    and therefore P + P' = Q + Q',
+    P = (E Q + Q')/(E + 1),    P' = (Q + E Q')/(E + 1),    so P + P' = Q + Q',
 
-each of the n - 1 others is a clone with 2c: a draw from Q or Q', either with 1/2, whatever the record. Telling P from P' is then no
-easier than telling from two counts, of draws from Q and from Q', to which of them the person was added with E/(E + 1). Given the
-number C of clones, which is Binomial(n - 1, 2c), the first count is Binomial(C, 1/2) and the person; its hockey-stick divergence
-falls with C. It is added up over C with every rounding error on the safe side.
+each of the n - 1 others is a clone with probability 2c: a draw from Q or Q', each with
+probability 1/2, independent of the record. Distinguishing P from P' is then no easier
+than deciding, from the counts of draws from Q and from Q', to which of them the person
+was added with probability E/(E + 1). Given the number C of clones, which is Binomial(n
+- 1, 2c), the first count is Binomial(C, 1/2) plus the person; its hockey-stick
+divergence decreases in C. The sum over C rounds every error up.
 
-Guarantee: `readers_delta` is never below the delta of an epsilon, and `readers_epsilon` never below the epsilon of a delta.
+Guarantee: `readers_delta` is never below the delta of an epsilon, and `readers_epsilon`
+never below the epsilon of a delta.
 
-References: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (any mechanism: c = 1/(2E)), and "Stronger privacy
-amplification by shuffling for Renyi and approximate differential privacy", SODA 2023 (c = 1/(E + 1) where the law allows it). The
-variation-ratio reduction of Wang, Peng, Li, Chen, PVLDB 2024, counts people who answered neither way as hidden among all others; in
-small crowds that falls below the exact divergence (docs/explanation/amplification.md), so it is not used.
+References: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021 (any
+mechanism: c = 1/(2E)), and "Stronger privacy amplification by shuffling for Renyi and
+approximate differential privacy", SODA 2023 (c = 1/(E + 1) where the law allows it).
+The variation-ratio reduction of Wang, Peng, Li, Chen, PVLDB 2024, counts people who
+answered neither way as hidden among all others. In small crowds that falls below the
+exact divergence (docs/explanation/amplification.md), so it is not used.
 """
 
 from __future__ import annotations
@@ -34,23 +40,30 @@ from dither.tally import PatternTally, RoundTally
 from dither.types import Counts, Floats
 
 LARGEST_DELTA = 1e-9
-WORTH_IT = 0.99  # of the local epsilon: above, the guarantee without a delta is the better one
-_MAX_RATIO = 1e12  # beyond it nobody has clones
-_ALLOWANCE = 1e-9  # of every term: far above what SciPy's binomials and our own sums are wrong by
-_LOG_TAIL = 40.0  # numbers of clones that are about so unlikely, e^-40, are not looked at, but counted as lost
-_FINENESS = (
-    32  # steps for a standard deviation of the number of clones; a step counts as its least number
-)
-_CLOSE = 5e-4  # of epsilon
+# Above this share of the local epsilon the guarantee without a delta is the better one.
+WORTH_IT = 0.99
+# Larger ratios leave no probability of clones.
+_MAX_RATIO = 1e12
+# Relative error allowed for every term, far above that of SciPy's binomials and the sums.
+_ALLOWANCE = 1e-9
+# Numbers of clones of probability below about e^-40 are counted as a loss of privacy.
+_LOG_TAIL = 40.0
+# Steps in a standard deviation of the number of clones; a step counts as its smallest number.
+_FINENESS = 32
+# Relative precision of epsilon.
+_CLOSE = 5e-4
 _HAIR = 1 + Fraction(1, 10**6)
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """People whose reports are added up before anybody sees them, and the law of one report.
+    """People whose reports are published only as a sum, and the law of one report.
 
-    `ratio` is the largest ratio of a report's probabilities under two records, `in_common` what every record gives it at least, of
-    the sum of these two.
+    Attributes:
+        people: Number of reports in the sum.
+        ratio: Largest ratio of a report's probabilities under two records.
+        in_common: Least probability of a report under any record, as a share of the sum
+            of its probabilities under these two.
     """
 
     people: int
@@ -60,9 +73,9 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Bound:
-    """(epsilon, delta)-differential privacy of one person's whole record, and how many people the person hides among at worst.
+    """(epsilon, delta)-differential privacy of one person's whole record in the smallest crowd.
 
-    A delta of 0 says that nothing was gained: epsilon is then the local one.
+    A delta of 0 means that shuffling gains nothing: epsilon is then the local one.
     """
 
     epsilon: float
@@ -72,17 +85,18 @@ class Bound:
 
 @dataclass(frozen=True)
 class CentralGuarantee:
-    """What those who see only the release can learn: if they know who was asked what, and if that is hidden from them too."""
+    """Guarantee against readers who know the assignment of questions, and who do not."""
 
     known: Bound
     hidden: Bound
 
 
 def central_guarantee(tallies: Iterable[RoundTally], participants: int) -> CentralGuarantee:
-    """The guarantee towards readers of all that the tallies of a campaign's rounds lead to.
+    """Compute the guarantee against readers of everything derived from the rounds' tallies.
 
-    Each person answers in one round, and what is asked there depends on other people's reports alone, so the worst crowd of any
-    round counts, not a sum over rounds. Delta is 1e-9 or 1/participants^2, whichever is smaller.
+    Each person answers in one round, and its questions depend only on other people's
+    reports. So the worst crowd of any round counts, not a sum over rounds. Delta is the
+    smaller of 1e-9 and 1/participants^2.
     """
     rounds = list(tallies)
     delta = min(LARGEST_DELTA, 1 / max(participants, 1) ** 2)
@@ -91,7 +105,7 @@ def central_guarantee(tallies: Iterable[RoundTally], participants: int) -> Centr
 
 
 def worst_bound(found: Sequence[Crowd], delta: float) -> Bound:
-    """The bound of the worst of some crowds; that of the local guarantee where little would be gained."""
+    """Return the worst bound of some crowds, or the local guarantee if little is gained."""
     local = max(log_up(crowd.ratio) for crowd in found)
     worst = Bound(0.0, delta, min(crowd.people for crowd in found))
     for crowd in _worst_kinds(found):
@@ -103,11 +117,12 @@ def worst_bound(found: Sequence[Crowd], delta: float) -> Bound:
 
 
 def crowds(tally: RoundTally) -> list[Crowd]:
-    """The crowds of a round for a reader who knows who was asked what: one for each tally that is published.
+    """Return a round's crowds for a reader who knows each participant's question.
 
-    A question that stands twice in a plan, once for the fit and once for the held-out error, has
-    two crowds. Both tallies are in the release, and the token that decides the question decides
-    the copy too. Where every participant answers everything there is one crowd, the round.
+    There is one crowd for each published tally. A question may occur twice in a plan,
+    once for the fit and once for the held-out error; it then has two crowds. Both
+    tallies are in the release, and the token that decides the question decides the copy
+    too. If each participant answers all questions, the round is one crowd.
     """
     plan = tally.plan
     if plan.split or isinstance(tally, PatternTally):
@@ -117,9 +132,11 @@ def crowds(tally: RoundTally) -> list[Crowd]:
 
 
 def mixed_crowd(tally: RoundTally) -> Crowd:
-    """All who answered in a round, a report being the question, drawn with its share, and the answer; or all the answers.
+    """Return the crowd of all participants of a round, whose questions are hidden.
 
-    A draw that does not depend on the record leaves what laws have in common; answers given together multiply their ratios.
+    A report is then the question, drawn with its share, and the answer; or all answers
+    together. A draw that is independent of the record keeps what laws have in common.
+    The ratios of answers given together multiply.
     """
     mechanisms = [question.mechanism for question in tally.plan.questions]
     if tally.plan.split:
@@ -130,11 +147,14 @@ def mixed_crowd(tally: RoundTally) -> Crowd:
 
 
 def readers_epsilon(delta: float, crowd: Crowd) -> float:
-    """An epsilon, hardly above the smallest, with `readers_delta` at most `delta`; the local one if it would be about that."""
+    """Return an epsilon close to the smallest with `readers_delta` at most `delta`.
+
+    If that is close to the local epsilon, the local epsilon is returned.
+    """
     local = log_up(crowd.ratio)
 
     def short(epsilon: float) -> float:
-        """Above 0 while delta is too large; nearly a line, since log delta falls like a square."""
+        """Positive while delta is too large; nearly linear, since log delta is quadratic."""
         return math.sqrt(-math.log(delta)) - math.sqrt(
             -math.log(max(readers_delta(epsilon, crowd), 1e-30))
         )
@@ -143,8 +163,8 @@ def readers_epsilon(delta: float, crowd: Crowd) -> float:
     at_high = short(high)
     if at_high > 0:
         return local
-    # False position with the Illinois halving, from where it would be if the counts were normal. The upper end keeps delta at
-    # every step, and is what is given.
+    # False position with the Illinois halving, started at the solution for normal counts.
+    # The upper end satisfies delta at every step, so it is returned.
     normal = (crowd.ratio - 1) / (crowd.ratio + 1) * 2
     middle = float(normal) * (-math.log(delta) / float(crowd.in_common * crowd.people)) ** 0.5
     while high - low > _CLOSE * max(high, _CLOSE):
@@ -162,32 +182,32 @@ def readers_delta(epsilon: float, crowd: Crowd) -> float:
     """At least the delta of this epsilon, and at most 1."""
     if crowd.ratio > _MAX_RATIO or crowd.people < 2:
         return 1.0 if epsilon < log_up(crowd.ratio) else 0.0
-    from scipy import (
-        stats,
-    )  # takes most of a second to load, which a collector or a reader of releases need not wait for
+    # Loading scipy.stats takes most of a second, which would delay a collector's start.
+    from scipy import stats
 
     ratio, clone, others = _up(crowd.ratio), _down(crowd.in_common), crowd.people - 1
     clones = stats.binom(others, 2 * clone)
     deviation = math.sqrt(others * 2 * clone * (1 - 2 * clone))
-    far, step = (
-        _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation,
-        max(1, int(deviation / _FINENESS)),
-    )
-    low, high = max(0, math.floor(clones.mean() - far)), min(others, math.ceil(clones.mean() + far))
+    far = _LOG_TAIL / 3 + math.sqrt(2 * _LOG_TAIL) * deviation
+    step = max(1, int(deviation / _FINENESS))
+    low = max(0, math.floor(clones.mean() - far))
+    high = min(others, math.ceil(clones.mean() + far))
     numbers = np.arange(low, high + 1, step)
     ends = np.append(numbers, numbers[-1] + step) - 1
     below, above = clones.cdf(ends), clones.sf(ends)
-    # Of a number of clones from this one up to the next, as a difference of the smaller chances: of the more exact ones.
-    chances = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
-    bound = float(chances @ given_clones(epsilon, ratio, numbers)) + float(below[0] + above[-1])
+    # The smaller of both tails has the more exact difference.
+    probabilities = np.where(below[1:] < 0.5, np.diff(below), -np.diff(above))
+    divergences = given_clones(epsilon, ratio, numbers)
+    bound = float(probabilities @ divergences) + float(below[0] + above[-1])
     return min(1.0, bound * (1 + _ALLOWANCE))
 
 
 def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
-    """At least the hockey-stick divergence at epsilon of the first count, given the numbers of clones.
+    """Bound the hockey-stick divergence of the first count from above, given the clones.
 
-    The count is of so many fair coins and of the person, who is added with E/(E + 1) or with 1/(E + 1). Likelihoods a E + b and a +
-    b E, for counts a and b, are compared: those above the `least` a speak for the first.
+    The count is a sum of `clones` fair coins and of the person, who is added with
+    probability E/(E + 1) or 1/(E + 1). For counts a and b the likelihoods are a E + b
+    and a + b E; from `least` a on, the first is larger by e^epsilon.
     """
     from scipy import stats
 
@@ -200,9 +220,10 @@ def given_clones(epsilon: float, ratio: float, clones: Counts) -> Floats:
 
 
 def _worst_kinds(found: Sequence[Crowd]) -> list[Crowd]:
-    """Some crowds whose bounds cover all: no other crowd is smaller, of a larger ratio and has less in common.
+    """Return crowds whose bounds cover all: none is smaller, of larger ratio and less in common.
 
-    Whole thresholds make ratios differ in their last digits, so each crowd kept is taken as a hair worse than it is.
+    Integer thresholds make ratios differ in their last digits, so each crowd kept is
+    made slightly worse than it is.
     """
     kept: list[Crowd] = []
     for crowd in sorted(found, key=lambda crowd: (crowd.people, -crowd.ratio)):
@@ -214,7 +235,7 @@ def _worst_kinds(found: Sequence[Crowd]) -> list[Crowd]:
 
 
 def _at_least(least: Floats, flips: Counts) -> Floats:
-    """The chance that so many fair coins show at least so many heads, of which there is at least one."""
+    """Probability of at least this number of heads (one or more) among fair coins."""
     inside = np.clip(least, 1, np.maximum(flips, 1))
     return np.where(
         least > flips, 0.0, special.betainc(inside, np.maximum(flips - inside + 1, 1), 0.5)

@@ -184,7 +184,7 @@ def call_from_json(data: JsonMapping) -> Call:
     call = Call(**{**data, **lists, "epsilon": epsilon})
     if not isinstance(call.parameters, Mapping) or not isinstance(call.table, str | None):
         raise ValueError("call: table must be a name and parameters an object")
-    check_record(call.record)
+    _check_record(call.record)
     return call
 
 
@@ -269,7 +269,7 @@ def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonO
     }
 
 
-def check_record(call: object) -> None:
+def _check_record(call: object) -> None:
     """Raise ValueError unless a manifest's `call` is such a record or null."""
     if call is None:
         return

@@ -41,14 +41,14 @@ _NODE_GAP = 19
 
 
 def attribute_chart(figure: AttributeFigure) -> Markup:
-    """An attribute's estimates as points over pale bars, with 95 % intervals, and hollow diamonds for the truth."""
+    """Draw an attribute's estimates with 95 % intervals; hollow diamonds mark the truth."""
     return bar_chart(figure.bars, _attribute_words(figure))
 
 
 def dependency_chart(names: Sequence[str], pairs: Sequence[Pair]) -> Markup:
-    """The attributes on an oval, a line between dependent ones, thicker for more mutual information.
+    """Draw attributes on an oval, with thicker lines for more mutual information.
 
-    Neighbours on either side are equally far apart in height, so that names never overlap however many there are.
+    Nodes on each side are equally spaced in height, so names never overlap.
     """
     right = (len(names) + 1) // 2
     height = max(200, _NODE_GAP * right + 16)
@@ -93,15 +93,17 @@ def _attribute_words(figure: AttributeFigure) -> str:
     return f"{words}. All figures are in the table below."
 
 
-_TURN = 50.0  # degrees by which the columns' labels are turned
+# Rotation of the columns' labels, in degrees.
+_TURN = 50.0
 _ROW_ROOM, _COLUMN_ROOM = 116, 96
 _LEGEND_STEPS = 24
 
 
 def heat_charts(heat: HeatMap) -> list[Markup]:
-    """An SVG of the estimate and, if there is something to set beside it, of that.
+    """Draw the estimate and, if present, the truth or the half-widths of its intervals.
 
-    The truth shares the estimate's colours. Half-widths of intervals have a scale of their own: pale is certain, dark is not.
+    The truth shares the estimate's colours. Half-widths have a separate scale, on which
+    dark means uncertain.
     """
     pair = f"{heat.pair.first} and {heat.pair.second}"
     tops = [float(heat.estimate.max())]
@@ -140,12 +142,12 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
     left = max(text_width(name) + 8 for name in rows)
     turned = across > (WIDTH - 2 - left) / len(columns) - 4
     if turned:
-        left = max(
-            left, cos(radians(_TURN)) * across - 6
-        )  # the first column's label runs out to the left
+        # The first column's label extends to the left.
+        left = max(left, cos(radians(_TURN)) * across - 6)
     width = (WIDTH - 2 - left) / len(columns)
     height = 22.0 if numbered else 16.0
-    power = 0.5 if stops is VIRIDIS else 1.0  # frequencies span decades
+    # Frequencies span several orders of magnitude.
+    power = 0.5 if stops is VIRIDIS else 1.0
     filled: dict[str, str] = defaultdict(str)
     inside = ""
     for i, row in enumerate(values):
@@ -207,7 +209,7 @@ HEIGHT, HEAD, FOOT = 220, 26, 40
 
 @dataclass(frozen=True)
 class Axis:
-    """Where the numbers from `low` to `high` stand between two pixels, evenly."""
+    """A linear map from the numbers `low` to `high` to pixels."""
 
     low: float
     high: float
@@ -244,12 +246,12 @@ def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, wo
 
 
 def _beside_labels(up: Axis) -> float:
-    """Where a chart begins beside its axis' labels."""
+    """Left edge of a chart, right of its axis labels."""
     return max(text_width(short_number(tick)) for tick in up.ticks()) + 10
 
 
 def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
-    """Grid, labels and titles; labels across that would run into each other are left out."""
+    """Draw grid, labels and titles; overlapping labels on the x axis are omitted."""
     grid, words, taken = "", label(0, 13, y_title), 0.0
     for tick in up.ticks():
         y = up(tick)
@@ -267,12 +269,13 @@ def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title:
     return path("rule", grid) + f"<g>{words}</g>"
 
 
-HUES = 12  # the style sheet has a colour for each
+# The style sheet has this number of line colours.
+HUES = 12
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart by its colour; a point is its place, its figure and the ends of that figure's spread."""
+    """A line of a chart: its colour, and points with place, figure and ends of the spread."""
 
     hue: int
     points: Sequence[tuple[float, float, float, float]]
@@ -286,7 +289,7 @@ class LogAxis(Axis):
         return self.start + (self.end - self.start) * (at - low) / (high - low)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Powers of ten, unless there are fewer than two of them."""
+        """Powers of ten, or finer ticks if fewer than two of them fit."""
         powers = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
         if len(powers) < 2:
             around = [
@@ -310,7 +313,11 @@ def line_chart(
     log_x: bool = False,
     log_y: bool = False,
 ) -> Markup:
-    """Lines with their points and spreads; `titles` are those of x and y, `places` further x that the axis has to hold."""
+    """Draw lines with their points and spreads.
+
+    `titles` are those of x and y; `places` are further x values that the axis must
+    include.
+    """
     return drawing(
         WIDTH, HEIGHT, words, line_plot(lines, titles, places=places, log_x=log_x, log_y=log_y)
     )
@@ -324,7 +331,7 @@ def line_plot(
     log_x: bool = False,
     log_y: bool = False,
 ) -> str:
-    """What is inside such a chart, for a picture that stands alone."""
+    """The inside of a line chart, for a stand-alone picture."""
     spots = sorted({*places, *(x for line in lines for x, *_ in line.points)})
     values = [v for line in lines for _, *reached in line.points for v in reached]
     bottom, top = _padded(min(values), max(values), log_y)
@@ -345,7 +352,7 @@ def line_plot(
 
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
-    """A little room around what is drawn, and some where there is one figure only."""
+    """Widen a range a little, more if it holds one figure only."""
     if log:
         return low / 1.3, high * 1.3
     room = 0.04 * (high - low) or 0.5 * abs(high) or 1.0

@@ -1,9 +1,9 @@
-"""The numbers behind a report: which pairs of attributes it looks at, ordered bars of one attribute, grouped heat maps, quality."""
+"""Figures of the report: standard errors, strong pairs, bars, grouped heat maps and quality."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 from typing import TYPE_CHECKING
@@ -14,26 +14,111 @@ from dither.display import Bar
 from dither.fit import Marginal, Model
 from dither.fit.bayes_net import BayesNet
 from dither.fit.junction_tree import JunctionTree
+from dither.fit.pool import answers_of, pool
 from dither.fit.project import normal_interval
-from dither.release.standard_errors import Errors, pair_errors
+from dither.mechanisms import Mechanism
+from dither.methods import fitted_tallies
 from dither.schema import Attribute
+from dither.tally import CountTally
 from dither.types import Floats
 
 if TYPE_CHECKING:
     from dither.release.release import Release
 
+
+def measured_errors(
+    measured: Sequence[Marginal], attributes: Sequence[str], participants: int
+) -> Floats | None:
+    """Standard errors of exactly these attributes for all participants; None if not measured.
+
+    A measurement's standard error is that of the devices' noise. If only n of N
+    participants were asked, sampling without replacement adds f(1-f) (1/n - 1/N) to the
+    variance, with n the effective sample size. Of several measurements of the same
+    attributes the one with the most answers is used.
+
+    Args:
+        measured: The measured marginals.
+        attributes: The attributes, in the order of the result's axes.
+        participants: All participants; 0 to leave out the sampling error.
+    """
+    found = [m for m in measured if sorted(m.attributes) == sorted(attributes)]
+    if not found:
+        return None
+    best = max(found, key=lambda m: m.n)
+    f = np.clip(best.frequencies, 0.0, 1.0)
+    # Unequal weights leave a sampling error even if all participants were asked.
+    chance = max(0.0, 1 / best.sample_size - 1 / max(participants, 1)) if participants else 0.0
+    errors = np.sqrt(best.variances + f * (1 - f) * chance)
+    return np.transpose(errors, [best.attributes.index(name) for name in attributes])
+
+
+Errors = Callable[[Sequence[str]], Floats | None]
+
+
+def pair_errors(release: Release) -> Errors:
+    """Return a function from two attributes to the standard errors of their cells.
+
+    It returns None if no answer covers both attributes. The first of these that exists
+    is used: the pair as the method measured it; all answers about a set with both,
+    pooled; whole records whose attributes were randomised separately. The errors are
+    those of the reports about the pair: the devices' noise and the sampling of
+    participants. A model can gain by pooling other answers and lose by its shape;
+    `dither.bootstrap` covers both.
+    """
+    tallies = [] if release.state is None else fitted_tallies(release.state)
+    answers = answers_of([tally for tally in tallies if isinstance(tally, CountTally)])
+    asked = [set(answer.question.attributes) for answer in answers]
+    whole = [tally for tally in tallies if not isinstance(tally, CountTally)]
+
+    def errors(names: Sequence[str]) -> Floats | None:
+        measured = measured_errors(release.measured, names, release.people)
+        if measured is not None:
+            return measured
+        if any(set(names) <= together for together in asked):
+            return measured_errors([pool(release.schema, answers, names)], names, release.people)
+        for tally in whole:
+            alone = {
+                q.attributes[0]: q.mechanism for q in tally.plan.questions if len(q.attributes) == 1
+            }
+            if set(names) <= set(alone) and tally.participants:
+                first, second = (alone[name] for name in names)
+                return split_errors(
+                    first, second, release.model.marginal(names), tally.participants
+                )
+        return None
+
+    return errors
+
+
+def split_errors(first: Mechanism, second: Mechanism, joint: Floats, n: int) -> Floats:
+    """Standard errors of products of two attributes' estimates, averaged over n people.
+
+    With u and w the single estimates of one person's cells a and b, independent given
+    the record, the variance of the mean of u w is (E[u^2 w^2] - f_ab) / n. E[u^2] is 1
+    plus the variance for people whose value is a, and the variance alone for others.
+    With many people an EM fit is at least as precise.
+    """
+    hit, miss = 1 + first.variance(1.0, 1), first.variance(0.0, 1)
+    hit_, miss_ = 1 + second.variance(1.0, 1), second.variance(0.0, 1)
+    rows, columns = joint.sum(axis=1, keepdims=True), joint.sum(axis=0, keepdims=True)
+    squares = joint * hit * hit_ + (rows - joint) * hit * miss_ + (columns - joint) * miss * hit_
+    squares = squares + (1 - rows - columns + joint) * miss * miss_
+    return np.asarray(np.sqrt(np.maximum(squares - joint, 0.0) / n))
+
+
 # Pairs: the strongest dependences, and those compared with the truth.
 
-MAX_PAIRS = 300  # all pairs of 25 attributes; of more attributes so many, evenly spread, are compared with the truth
-MAX_DISTANT = (
-    100  # the same for trees and nets, where a pair far apart takes a walk through the graph
-)
-MAX_SEARCHED = (
-    20_000  # all pairs of 200 attributes; beyond that pairs that were measured are looked at first
-)
+# Pairs compared with the truth: all of 25 attributes, evenly spread ones of more.
+MAX_PAIRS = 300
+# The same for trees and nets, where a distant pair needs a walk through the graph.
+MAX_DISTANT = 100
+# All pairs of 200 attributes. Of more attributes, measured pairs are searched first.
+MAX_SEARCHED = 20_000
 PAIR_CELLS = 1_000_000
-SEARCH_CELLS = 20_000_000  # of all pairs that are looked at together
-WEAKEST_BITS = 1e-3  # a dependence below this cannot be seen in a picture
+# Cells of all searched pairs together.
+SEARCH_CELLS = 20_000_000
+# Weaker dependences are not visible in a chart.
+WEAKEST_BITS = 1e-3
 MAX_EDGES = 40
 MAX_NODES = 30
 
@@ -48,10 +133,10 @@ class Pair:
 
 
 def strong_pairs(release: Release) -> tuple[Pair, ...]:
-    """The attribute pairs of the model by falling mutual information; pairs too weak to see are left out.
+    """The attribute pairs of the model by decreasing mutual information, without weak ones.
 
-    Of more than 25 attributes in a tree or a net only neighbours in it are looked at: what is farther apart depends on each
-    other through them.
+    For more than 25 attributes in a tree or a net only its edges are compared: more
+    distant attributes depend on each other through them.
     """
     found = []
     for first, second in _searched(release):
@@ -62,7 +147,7 @@ def strong_pairs(release: Release) -> tuple[Pair, ...]:
 
 
 def graph_edges(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """The strongest pairs that a graph can show: at most 40 between at most 30 attributes."""
+    """The strongest pairs for the graph: at most 40 between at most 30 attributes."""
     edges: list[Pair] = []
     nodes: set[str] = set()
     for pair in pairs:
@@ -73,7 +158,10 @@ def graph_edges(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def telling_attributes(release: Release, pairs: Sequence[Pair], most: int) -> tuple[str, ...]:
-    """At most so many attributes, in the schema's order: those that depend most on another, then the schema's first ones."""
+    """Select the attributes that depend most on another, then the schema's first ones.
+
+    They are returned in the schema's order.
+    """
     strength = dict.fromkeys(release.schema.names, 0.0)
     for pair in pairs:
         for name in (pair.first, pair.second):
@@ -99,7 +187,7 @@ def compared_pairs(release: Release) -> list[tuple[str, str]]:
 
 
 def _searched(release: Release) -> list[tuple[str, str]]:
-    """The pairs among which the strongest are looked for: all, unless there are too many; measured ones come first."""
+    """The pairs to search for the strongest: all, or if too many, measured ones first."""
     if release.model.kind == "independent":
         return []
     names = release.schema.names
@@ -126,7 +214,7 @@ def _ordered(release: Release, pairs: Iterable[Sequence[str]]) -> dict[tuple[str
 
 
 def _joined(model: Model) -> list[tuple[int, int]] | None:
-    """The pairs that a model's graph joins; None for a model without one, whose pairs all cost the same."""
+    """The edges of a model's graph; None for a model without a graph."""
     if isinstance(model, JunctionTree):
         return [pair for clique in model.tree.cliques for pair in combinations(clique, 2)]
     if isinstance(model, BayesNet):
@@ -138,15 +226,14 @@ def _joined(model: Model) -> list[tuple[int, int]] | None:
 
 MAX_BARS = 20
 HEAT_SIDE = 16
-NUMBERED_ROWS, NUMBERED_COLUMNS = (
-    12,
-    8,
-)  # as many groups as leave room for a number in each cell on a phone
+# Groups that leave room for a number in each cell on a phone.
+NUMBERED_ROWS = 12
+NUMBERED_COLUMNS = 8
 
 
 @dataclass(frozen=True)
 class AttributeFigure:
-    """One attribute's distribution: `bars` to draw, `table` with every value, and a remark on what was grouped."""
+    """One attribute's distribution: `bars` to draw, `table` of all values, a remark on groups."""
 
     name: str
     bars: tuple[Bar, ...]
@@ -156,7 +243,11 @@ class AttributeFigure:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A joint distribution on grouped axes; `beside` is the truth, or (`intervals`) half the 95 % interval's width, or None."""
+    """A joint distribution on grouped axes, with a second one to compare.
+
+    `beside` is the truth, or (`intervals`) half the width of the 95 % intervals, or
+    None.
+    """
 
     pair: Pair
     rows: tuple[str, ...]
@@ -208,10 +299,11 @@ def attribute_figure(
 
 
 def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> HeatMap:
-    """The joint distribution of a pair on grouped axes, the attribute with more values down the side.
+    """The joint distribution of a pair on grouped axes; the one with more values is vertical.
 
-    Beside it stands the truth of a simulation; else half the width of the 95 % interval, from the standard errors that `errors`
-    gives (the release's own unless given; a group's are added up in squares). The groups are then few enough for numbers in the
+    The second map is the truth of a simulation, otherwise half the width of the 95 %
+    interval from the standard errors of `errors` (by default the release's; a group's
+    errors are added in squares). Groups are then few enough to print numbers in the
     cells.
     """
     names = [pair.first, pair.second]
@@ -246,7 +338,7 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
 
 
 def quality(release: Release) -> Quality | None:
-    """The model's distance from the truth, and how many true figures their intervals cover; None without a truth."""
+    """The model's distance from the truth and the intervals' coverage; None without a truth."""
     truth = release.truth
     if truth is None:
         return None
@@ -292,7 +384,7 @@ def _bars(marginal: Marginal, truth: Floats | None) -> tuple[Bar, ...]:
 
 
 def _neighbours(attribute: Attribute, most: int) -> list[list[int]]:
-    """Codes in order, cut into at most `most` runs of nearly equal length; a missing code stays alone."""
+    """Cut codes into at most `most` runs of nearly equal length; a missing code stays separate."""
     answers = list(range(attribute.answers))
     room = most - int(attribute.missing)
     size = math.ceil(len(answers) / room)
@@ -316,7 +408,7 @@ def _merge(bars: Sequence[Bar], group: Sequence[int], label: str) -> Bar:
 
 
 def _short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list[str]:
-    """Labels that fit beside a chart, one per group of codes: bins by outer edges in few digits, others by their ends."""
+    """Short labels of groups: bins by outer edges in few digits, others by first and last."""
     full = attribute.labels
     bounds = attribute.line.boundaries if attribute.kind == "numeric" else ()
     shown = dict(zip(bounds, _compact(bounds), strict=True))
@@ -332,7 +424,7 @@ def _short_labels(attribute: Attribute, groups: Sequence[Sequence[int]]) -> list
 
 
 def _compact(edges: Sequence[float]) -> list[str]:
-    """Numbers as people write them, in as few digits as keep them apart: 1.5M, 50k, 99,999, 0.25."""
+    """Format numbers with as few digits as keep them distinct: 1.5M, 50k, 99,999, 0.25."""
     shown: list[str] = []
     for digits in range(3, 13):
         shown = [_people_write(edge, digits) for edge in edges]
@@ -342,7 +434,7 @@ def _compact(edges: Sequence[float]) -> list[str]:
 
 
 def _people_write(number: float, digits: int) -> str:
-    """So many significant digits; thousands and millions by their letter where they are round, with commas where they are not."""
+    """Round to significant digits; round thousands and millions get k and M, others commas."""
     for scale, unit, most in ((1e6, "M", 4), (1e3, "k", 3)):
         if max(scale, 1e4) <= abs(number) < 1e12:
             in_unit = np.format_float_positional(
@@ -356,7 +448,7 @@ def _people_write(number: float, digits: int) -> str:
 
 
 def _groups(attribute: Attribute, frequencies: Floats, most: int) -> list[tuple[str, list[int]]]:
-    """An axis of a heat map: runs of neighbours if ordered, else the most frequent values and all others."""
+    """An axis of a heat map: runs of neighbours if ordered, else frequent values and the rest."""
     labels = attribute.labels
     if attribute.ordered:
         runs = _neighbours(attribute, most)

@@ -1,4 +1,4 @@
-"""A release as a folder: written beside its place and moved in, so that it is complete or absent."""
+"""A release as a folder, written next to its target and moved into place in one step."""
 
 from __future__ import annotations
 
@@ -72,9 +72,10 @@ def write_folder(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Let `write` fill a hidden sibling folder, then swap it in; on failure the target stays as it was.
+    """Let `write` fill a hidden sibling folder, then swap it in; a failure leaves the target.
 
-    `files` are the names that a release may have. Anything else in an earlier one's folder is kept.
+    `files` are the names that a release may have. Other files in an earlier release's
+    folder are kept.
     """
     target = check_target(directory, overwrite=overwrite)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -215,7 +216,7 @@ def _named_format(manifest: object) -> str | None:
 
 
 def _swap(fresh: Path, target: Path, files: Collection[str]) -> None:
-    """Put `fresh` in the target's place; an earlier release is moved aside first and put back should that fail."""
+    """Move `fresh` to the target; restore the earlier release if that fails."""
     if not target.exists() or not any(target.iterdir()):
         os.replace(fresh, target)
         return
@@ -223,7 +224,7 @@ def _swap(fresh: Path, target: Path, files: Collection[str]) -> None:
     os.replace(target, aside)
     try:
         for entry in aside.iterdir():
-            # Files that people put beside an earlier release are kept.
+            # Other files in an earlier release's folder are kept.
             if entry.name not in files:
                 os.replace(entry, fresh / entry.name)
         os.replace(fresh, target)

@@ -1,9 +1,17 @@
-"""Standard errors and intervals of any marginal and of sums over its cells, read off refitted models.
+"""Standard errors and intervals of marginals, and of sums over their cells, from replicates.
 
-A figure's squared error is the scatter of the refits and their distance from the model they were drawn from, and what no
-replicate can show: the bias that the residuals of each pair tell of (`misfit`), and interactions of three attributes that nobody
-was asked about together. Where the residuals of a pair reject the model, its figures rest on the reports about it as well, with one
-weight for the whole table, so that sums over its cells agree.
+A figure's squared error has three parts: the scatter of the refits and their distance
+from the model that they were drawn from; the bias estimated from the residuals of each
+pair (`misfit`); and interactions of three attributes that were never asked together.
+The last two do not show in replicates. If the residuals of a pair reject the model, its
+figures also use the reports about the pair, with one weight for the whole table, so
+sums over its cells agree.
+
+`Reports` computes unbiased sums over cells from the reports alone, with the exact
+covariance of their errors. Each question that covers the attributes contributes an
+estimate; they are averaged as in `fit.pool`, with weights that do not depend on the
+answers. The covariance has the devices' noise, known from the mechanism, and the
+sampling error f(1-f)/n.
 """
 
 from __future__ import annotations
@@ -15,25 +23,164 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
+from scipy.special import stdtrit
 
 from dither.checks import check_between
 from dither.fit import Model
+from dither.fit.pool import AnswerCounts, read_marginal
 from dither.fit.ruled import add_up, grouped_marginal, root_of, told_within_groups
+from dither.mechanisms import Mechanism, PureMechanism
 from dither.release.misfit import Misfit, Moves, PairBias
-from dither.release.raw_sums import Reports
+from dither.schema import Schema
 from dither.types import Floats, Indices, JsonObject
+
+
+@dataclass(frozen=True)
+class _RawSums:
+    """Unbiased estimates of several sums over cells, and the covariance of their errors."""
+
+    estimates: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True)
+class Reports:
+    """All answers of a campaign that were tallied as counts."""
+
+    schema: Schema
+    answers: tuple[AnswerCounts, ...]
+
+    @cached_property
+    def _by_set(self) -> dict[frozenset[str], list[AnswerCounts]]:
+        out: dict[frozenset[str], list[AnswerCounts]] = {}
+        for answer in self.answers:
+            out.setdefault(frozenset(answer.question.attributes), []).append(answer)
+        return out
+
+    def _holding(self, attributes: Sequence[str]) -> list[AnswerCounts]:
+        wanted = frozenset(attributes)
+        return [
+            answer
+            for asked, answers in self._by_set.items()
+            if wanted <= asked
+            for answer in answers
+        ]
+
+    def tell(self, attributes: Sequence[str]) -> bool:
+        """Whether a question covers all of these attributes."""
+        wanted = frozenset(attributes)
+        return any(wanted <= asked for asked in self._by_set)
+
+    def _parts(self, attributes: Sequence[str]) -> list[tuple[AnswerCounts, Floats, float]]:
+        """Each answer that covers the attributes: its estimate and its weight in the average."""
+        found, cells = [], self.schema.cells(attributes)
+        for answer in self._holding(attributes):
+            marginal, group = read_marginal(self.schema, answer, attributes)
+            precision = 1.0 / (
+                answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
+                + 1.0 / cells / answer.n
+            )
+            found.append((answer, marginal, precision))
+        total = sum(precision for *_, precision in found)
+        return [(answer, marginal, precision / total) for answer, marginal, precision in found]
+
+    def marginal(self, attributes: Sequence[str], frequencies: Floats) -> tuple[Floats, Floats]:
+        """The averaged table of some attributes, and each cell's variance at `frequencies`."""
+        raw, variances = np.zeros(frequencies.shape), np.zeros(frequencies.shape)
+        for answer, marginal, share in self._parts(attributes):
+            mechanism, group = (
+                answer.question.mechanism,
+                answer.question.mechanism.cells // marginal.size,
+            )
+            low, high = (mechanism.group_variance(group, f, answer.n) for f in (0.0, 1.0))
+            raw += share * marginal
+            variances += share**2 * (
+                low + (high - low) * frequencies + frequencies * (1 - frequencies) / answer.n
+            )
+        return raw, variances
+
+    def sums(
+        self,
+        attributes: Sequence[str],
+        groups: Sequence[Indices],
+        weights: Floats,
+        frequencies: Floats,
+    ) -> _RawSums:
+        """Sums over the grouped table, one row of weights each; variances are at `frequencies`."""
+        estimates, covariance = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
+        spread = weights.reshape(len(weights), *(int(group.max()) + 1 for group in groups))
+        for axis, group in enumerate(groups):
+            spread = np.take(spread, group, axis=axis + 1)
+        for answer, marginal, share in self._parts(attributes):
+            estimates += share * (weights @ add_up(marginal, groups).ravel())
+            asked = answer.question.attributes
+            rows = _broadcast(spread, attributes, asked, self.schema)
+            even = _broadcast(frequencies[None], attributes, asked, self.schema)[0]
+            covariance += share**2 * answer_covariance(
+                answer.question.mechanism, rows, even / (even.size // frequencies.size), answer.n
+            )
+        return _RawSums(estimates, covariance)
+
+
+def _broadcast(
+    tables: Floats, attributes: Sequence[str], asked: Sequence[str], schema: Schema
+) -> Floats:
+    """Repeat tables over a question's other attributes, in its order of axes, flattened."""
+    order = [0, *(1 + list(attributes).index(name) for name in asked if name in attributes)]
+    moved = np.transpose(tables, order)
+    wide = moved.reshape(
+        [len(tables), *(schema[n].cardinality if n in attributes else 1 for n in asked)]
+    )
+    return np.broadcast_to(wide, (len(tables), *(schema[n].cardinality for n in asked))).reshape(
+        len(tables), -1
+    )
+
+
+def answer_covariance(mechanism: Mechanism, rows: Floats, frequencies: Floats, n: int) -> Floats:
+    """Covariance of weighted sums of one question's estimates, from noise and sampling."""
+    own = rows @ frequencies
+    by_cell = (rows * frequencies) @ rows.T
+    sampling = (by_cell - np.outer(own, own)) / n
+    if not isinstance(mechanism, PureMechanism):
+        return np.asarray(sampling + _polarised(mechanism, rows, frequencies, n))
+    p, q = float(mechanism.p), float(mechanism.q)
+    squares = rows @ rows.T
+    if mechanism.pair_probabilities is None:
+        noise = p * (1 - p) * by_cell + q * (1 - q) * (squares - by_cell)
+    else:
+        with_own, others = mechanism.pair_probabilities
+        first = rows.sum(axis=1)
+        own_pairs = np.outer(first, own) + np.outer(own, first) - 2 * by_cell
+        moment = p * by_cell + q * (squares - by_cell) + with_own * own_pairs
+        moment += others * (np.outer(first, first) - squares - own_pairs)
+        mean = q**2 * np.outer(first, first) + (p - q) ** 2 * by_cell
+        noise = moment - mean - q * (p - q) * (np.outer(first, own) + np.outer(own, first))
+    return np.asarray(sampling + noise / (n * (p - q) ** 2))
+
+
+def _polarised(mechanism: Mechanism, rows: Floats, frequencies: Floats, n: int) -> Floats:
+    """Covariances from variances of sums: cov(a, b) = (var(a + b) - var(a) - var(b)) / 2."""
+    alone = [mechanism.weighted_variance(row, frequencies, n) for row in rows]
+    out = np.diag(alone)
+    for i in range(len(rows)):
+        for j in range(i):
+            both = mechanism.weighted_variance(rows[i] + rows[j], frequencies, n)
+            out[i, j] = out[j, i] = (both - alone[i] - alone[j]) / 2
+    return out
+
 
 Basis = Literal["model", "reports", "model and reports", "noisy cells", "synthetic table"]
 
 
 @dataclass(frozen=True)
 class LinearAnswer:
-    """Estimates of several sums over the cells of one marginal, with the covariance of their errors.
+    """Estimates of several sums over the cells of one marginal, with their error covariance.
 
-    The errors are deviations from the population that the participants are a sample of, scatter and bias together, so a
-    difference of two sums has the variance that the covariance says. `freedom` is Student's for intervals. `basis` says
-    what the figures rest on: the fitted model, the reports about just these attributes, or both. `caution` says in words what
-    the errors do not cover, if anything.
+    Errors are deviations from the population that the participants are a sample of,
+    scatter and bias together. So the covariance also yields the variance of a
+    difference of two sums. `freedom` is Student's for intervals. `basis` names the
+    source of the figures: the fitted model, the reports about these attributes, or
+    both. `caution` describes errors that are not covered.
     """
 
     estimates: Floats
@@ -43,19 +190,25 @@ class LinearAnswer:
     caution: str = ""
 
 
-INTERACTION = 0.5  # strength of unmeasured three-way interactions, in units of the pairs'
-FAR = 3.0  # standard errors of the reports alone; what a figure lies farther from them than that is error too
-MANY = 1000.0  # degrees of freedom where the errors are known and not estimated
-UNKNOWN = "some of these attributes were taken as independent and nobody was asked about them together: no interval can be had"
+# Assumed strength of unmeasured three-way interactions, in units of the pairs'.
+INTERACTION = 0.5
+# A figure's distance from the reports beyond this number of standard errors counts as error.
+FAR = 3.0
+# Degrees of freedom if the errors are known rather than estimated.
+MANY = 1000.0
+UNKNOWN = (
+    "some of these attributes are modelled as independent and were never asked together: "
+    "no interval can be had"
+)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A marginal with its uncertainty, one axis per attribute; the intervals are for each cell on its own.
+    """A marginal with its uncertainty, one axis per attribute; each interval covers one cell.
 
-    `standard_errors` are root mean squared errors: scatter and bias together, for the population that the participants are a
-    sample of; they and the ends are not numbers where no interval can be had, and `caution` says why. `basis` says what the
-    figures rest on.
+    `standard_errors` are root mean squared errors, scatter and bias together, for the
+    population that the participants are a sample of. Without an interval they and the
+    ends are NaN, and `caution` has the reason. `basis` names the source of the figures.
     """
 
     attributes: tuple[str, ...]
@@ -83,17 +236,20 @@ class Interval:
 
 
 def _plain(values: Floats) -> list[object] | None:
-    """Nested lists, None if there is no figure."""
+    """Nested lists, with None for NaN."""
     return None if np.isnan(values).any() else values.tolist()
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The refitted models of a bootstrap; any number of marginals can be read off it.
+    """The refitted models of a bootstrap, from which intervals of any marginal follow.
 
-    `dependence_learnt` is false where the model takes attributes as independent. `misfit` is what the residuals of the pairs
-    say, `asked` the pairs and triples of attributes that were asked together and used (None: not known), `reports` the real
-    answers, if they are known.
+    Attributes:
+        dependence_learnt: False if the model treats attributes as independent.
+        misfit: Bias of the pairs, estimated from their residuals.
+        asked: Pairs and triples of attributes that were asked together and used; None
+            if unknown.
+        reports: The real answers, if known.
     """
 
     model: Model
@@ -104,7 +260,10 @@ class Bootstrap:
     reports: Reports | None = None
 
     def interval(self, attributes: Sequence[str], level: float = 0.95) -> Interval:
-        """Standard errors and intervals of one marginal; not a number, with a caution, where no interval can be had."""
+        """Standard errors and intervals of one marginal.
+
+        Without an interval they are NaN, and the caution has the reason.
+        """
         names = tuple(attributes)
         fitted, refits = self._tables(names)
         figures, squared, basis, caution = (
@@ -146,9 +305,10 @@ class Bootstrap:
     def linear(
         self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats
     ) -> LinearAnswer:
-        """Sums over the cells of a marginal of grouped values; `questions` has a row of weights, shaped like it, for each sum.
+        """Sums over the cells of a marginal of grouped values.
 
-        Where no interval can be had the covariance is not a number and the caution says why.
+        `questions` has a row of weights, shaped like the marginal, for each sum.
+        Without an interval the covariance is NaN and the caution has the reason.
         """
         names, rows = tuple(attributes), questions.reshape(len(questions), -1)
         table = grouped_marginal(self.model, names, groups)
@@ -160,8 +320,8 @@ class Bootstrap:
                 estimates, missing, self._freedom("model"), "model", unknown or UNKNOWN
             )
         if basis == "reports" and self.reports is not None:
-            told = self.reports.sums(names, groups, rows, self.model.marginal(names))
-            return LinearAnswer(told.estimates, told.covariance, self._freedom(basis), basis)
+            raw = self.reports.sums(names, groups, rows, self.model.marginal(names))
+            return LinearAnswer(raw.estimates, raw.covariance, self._freedom(basis), basis)
         refits = self._refitted(names, groups) @ rows.T
         shift = refits.mean(axis=0) - estimates
         scatter = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(shift, shift)
@@ -178,16 +338,16 @@ class Bootstrap:
         covariance = scatter + bias
         if self._heard(names):
             assert self.reports is not None
-            told = self.reports.sums(names, groups, rows, self.model.marginal(names))
-            noise = told.covariance
+            raw = self.reports.sums(names, groups, rows, self.model.marginal(names))
+            noise = raw.covariance
             share, shared = self._weight(names)
-            estimates = estimates + share * (told.estimates - estimates)
+            estimates = estimates + share * (raw.estimates - estimates)
             covariance = (
                 (1 - share) ** 2 * covariance
                 + share**2 * noise
                 + 2 * share * (1 - share) * shared * scatter
             )
-            gap = estimates - told.estimates
+            gap = estimates - raw.estimates
             far = np.sign(gap) * np.maximum(
                 np.abs(gap) - FAR * np.sqrt(np.maximum(np.diag(noise), 0.0)), 0.0
             )
@@ -196,7 +356,7 @@ class Bootstrap:
         return LinearAnswer(estimates, covariance, self._freedom(basis), basis)
 
     def _basis(self, names: tuple[str, ...]) -> Basis | None:
-        """What figures about these attributes can rest on: the model, the reports alone, or nothing."""
+        """The possible source of figures about these attributes: model, reports, or neither."""
         pairs = [frozenset(pair) for pair in combinations(self._roots(names), 2)]
         if not pairs or (
             self.dependence_learnt and (self.asked is None or all(p in self.asked for p in pairs))
@@ -222,7 +382,7 @@ class Bootstrap:
         return {}
 
     def _tables(self, names: tuple[str, ...]) -> tuple[Floats, Floats]:
-        """The fitted table of some attributes and, one behind the other, those of all replicates; pairs are kept."""
+        """The fitted table of some attributes, then those of all replicates; pairs are cached."""
         if names in self._pair_tables:
             return self._pair_tables[names]
         found = (
@@ -245,7 +405,7 @@ class Bootstrap:
         )
 
     def _refitted(self, names: tuple[str, ...], groups: Sequence[Indices]) -> Floats:
-        """The replicates' tables of grouped values, flat, one behind the other; of a pair its bias needs the whole ones anyway."""
+        """The replicates' tables of grouped values, flat; pairs use the cached whole tables."""
         if len(names) == 2 and len(self._roots(names)) == 2:
             refits = self._tables(names)[1]
             return add_up(refits, [np.arange(len(refits)), *groups]).reshape(len(refits), -1)
@@ -254,9 +414,10 @@ class Bootstrap:
         )
 
     def _parts(self, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """What errs beyond the replicates: every pair by its bias, every triple not asked together by its interaction."""
+        """Errors beyond the replicates: biases of pairs, interactions of triples not asked."""
         for pair in combinations(names, 2):
-            if len(self._roots(pair)) == 2:  # neither determines the other
+            # Neither attribute determines the other.
+            if len(self._roots(pair)) == 2:
                 yield pair
         for triple in combinations(names, 3):
             roots = self._roots(triple)
@@ -271,14 +432,17 @@ class Bootstrap:
         return self._pair_biases[pair]
 
     def _heard(self, names: tuple[str, ...]) -> bool:
-        """Whether there are reports about just these attributes to compare with."""
-        told = (
-            len(names) > 1 and self._roots(names) == names
-        )  # what is determined rests on what determines it
-        return told and self.reports is not None and self.reports.tell(names)
+        """Whether reports about these attributes exist for comparison."""
+        # Figures of a determined attribute follow from those of the attribute that determines it.
+        if len(names) < 2 or self._roots(names) != names:
+            return False
+        return self.reports is not None and self.reports.tell(names)
 
     def _bias(self, names: tuple[str, ...], fitted: Floats) -> Floats:
-        """The squared errors that no replicate shows, cell by cell: those of parts of the table move its cells in proportion."""
+        """Squared errors that no replicate shows, by cell.
+
+        Those of a part of the table move its cells in proportion.
+        """
         bias = np.zeros(fitted.shape)
         for members in self._parts(names):
             part = self._part(members)
@@ -287,7 +451,7 @@ class Bootstrap:
         return bias
 
     def _weight(self, names: tuple[str, ...]) -> tuple[float, float]:
-        """The share of the reports in the figures, none unless the residuals of some pair reject the model; and `shared`."""
+        """The weight of the reports and `shared`; 0 unless a pair's residuals reject the model."""
         pairs = [self.misfit.of(pair) for pair in combinations(names, 2)]
         shared = float(np.mean([pair.shared for pair in pairs]))
         if len(pairs) == 1 or not any(pair.weight > 0 for pair in pairs):
@@ -302,11 +466,11 @@ class Bootstrap:
 
 
 def interaction(table: Floats) -> Moves:
-    """The interactions of three attributes to allow for where pairs alone were asked: errors of their table.
+    """Allowance for interactions of three attributes of which only pairs were asked.
 
-    Half (INTERACTION) as strong, in relation to a cell's frequency, as the departures from independence of the pairs that the
-    cell lies in: the mean over the pairs of the cell's own squared departure and of phi^2, the mean of all. Zero for independent
-    attributes.
+    Relative to a cell's frequency, the error is half (INTERACTION) as large as the
+    pairs' departures from independence: the mean over the pairs of the cell's squared
+    departure and of phi^2, the mean of all. It is zero for independent attributes.
     """
     ones = [table.sum(axis=tuple(a for a in range(3) if a != axis)) for axis in range(3)]
     relative = np.zeros(table.shape)
@@ -334,8 +498,6 @@ def _press(tables: Floats, members: Sequence[str], names: Sequence[str]) -> Floa
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """How many standard errors, themselves estimated from few replicates, an interval of this level reaches each way."""
-    from scipy.special import stdtrit
-
+    """Half-width of an interval in standard errors estimated from few replicates."""
     check_between("level", level, 0, 1, ends="()")
     return float(stdtrit(freedom, (1 + level) / 2))

@@ -92,7 +92,8 @@ from dither.types import Floats, Integers, JsonObject
 
 SHARES = (0.01, 0.05)
 OPEN, ISSUED = "open", "issued"
-_SIZES = 128  # of sets of cells of a large table that are tried
+# Sizes of sets of cells that are tried in a large table.
+_SIZES = 128
 
 _COVERED = (
     "A bound covers every share and every range of values of the attribute, and its mean as a percentage of "
@@ -383,7 +384,8 @@ def _forged_gain(mechanism: Mechanism) -> float:
 
 def _forged_ranges(mechanism: Mechanism, sizes: Integers) -> tuple[Floats, Floats]:
     """The least and the most that one report adds to sets of these sizes."""
-    if mechanism.name == "bloom":  # linear in the number of cells, and slow to compute
+    # Linear in the number of cells, and slow to compute.
+    if mechanism.name == "bloom":
         least, most = mechanism.forged_range(1)
         return np.asarray(least * sizes), np.asarray(most * sizes)
     ranges: Floats = np.array(

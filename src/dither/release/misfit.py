@@ -1,14 +1,17 @@
-"""What a fitted model leaves out, pair by pair: the part of its error that people drawn from the model itself cannot show.
+"""Model bias of each pair's table: the error that replicates drawn from the model cannot show.
 
-The raw estimate y of a pair's table is unbiased with known noise, so the squared residuals of the model m tell of its bias:
-E|m - y|^2 is what the replicates show (their refits against their own raw estimates) plus the squared bias that they do not have.
-For one pair that excess drowns in the noise of y more often than not. Two things help. The bias lies where
-the replicates err and along slow waves of ordered attributes (`shape`), a few directions of hundreds, and in these the residuals
-are looked at one by one. And all pairs together tell how large biases are, in units of bootstrapped squared error; what they say is
-the prior of each pair, whose own residuals decide as far as they can.
+The raw estimate y of a pair's table is unbiased with known noise, so the squared
+residuals of the model m measure its bias: E|m - y|^2 is that of the replicates (their
+refits against their raw estimates) plus the squared bias that they lack. For one pair
+the noise of y usually hides that excess. Two things help. The bias lies where the
+replicates err and along slow waves of ordered attributes (`shape`): a few directions
+out of hundreds, in which each residual is examined. And all pairs together estimate the
+size of biases, in units of bootstrapped squared error; that is the prior of each pair,
+which its residuals update.
 
-References: Efron and Morris, JASA 1973 (empirical Bayes); Armstrong, Kolesar, Plagborg-Moller, Econometrica 2022 (intervals that
-hold on average over the figures); docs/explanation/uncertainty.md has what was measured.
+References: Efron and Morris, JASA 1973 (empirical Bayes); Armstrong, Kolesar,
+Plagborg-Moller, Econometrica 2022 (intervals that cover on average over the figures);
+docs/explanation/uncertainty.md has the measured coverage.
 """
 
 from __future__ import annotations
@@ -29,15 +32,16 @@ from dither.methods import ProtocolMachine
 from dither.schema import Attribute, Schema
 from dither.types import Floats, Indices, JsonObject
 
-WAVES = 4  # slow waves of an ordered attribute; the square of a wave falls with that of its number
+# Slow waves of an ordered attribute; a wave's square decreases with that of its number.
+WAVES = 4
 
 
 @dataclass(frozen=True)
 class Moves:
     """Random errors of a table's cells that leave its one-way marginals alone.
 
-    Independent moves of variance `own` are made to add up to zero along every axis by spreading each line's sum over the line
-    by the marginal.
+    Independent moves of variance `own` are made to add up to zero along every axis by
+    spreading each line's sum over the line by the marginal.
     """
 
     own: Floats
@@ -64,15 +68,17 @@ class Moves:
         return np.asarray((flat * self.own.ravel()) @ flat.T)
 
 
-Products = tuple[
-    Floats, Floats
-]  # moves of the first and of the second attribute: a row for each value, a column for each move
+# Moves of the first and of the second attribute: a row for each value, a column for each move.
+Products = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
 class PairBias:
-    """Random errors of a pair's table: along each of `lines`, and along every product of a move of the first attribute and one
-    of the second, of `values` on their own and of `waves`."""
+    """Random errors of a pair's table.
+
+    They lie along each of `lines`, and along each product of a move of the first
+    attribute and one of the second: moves of single values (`values`) and of `waves`.
+    """
 
     lines: Floats
     values: Products
@@ -110,7 +116,7 @@ class PairBias:
         return PairBias(root * self.lines, (root * self.values[0], self.values[1]), self.waves)
 
     def strongest(self, noise: Floats, most: int | None) -> Floats:
-        """The lines, and the products of values, or those that stand out most against cells' noise of these variances."""
+        """The lines and products of values, or those largest relative to this cell noise."""
         first, second = self.values
         sizes = (first**2).T @ (1 / noise) @ second**2
         kept = np.unravel_index(np.argsort(-sizes, axis=None)[:most], sizes.shape)
@@ -121,13 +127,16 @@ class PairBias:
 def pair_bias(
     attributes: Sequence[Attribute], fitted: Floats, refits: Floats, spread: float
 ) -> PairBias:
-    """Errors of a pair's table as large as those of the refits in its dependence, and along products of single values' moves, and
-    of slow waves if it has any, so large that the squares of either add up to `spread`."""
-    errors = departures(refits) - departures(fitted[None])
+    """Errors of a pair's table, as large as the refits' in its dependence.
+
+    Errors along products of single values' moves, and of slow waves if the pair has
+    any, are added; the squares of either sum to `spread`.
+    """
+    errors = _departures(refits) - _departures(fitted[None])
     ones = (fitted.sum(axis=1), fitted.sum(axis=0))
     values = [_moves_of(one) for one in ones]
     waves = [_waves_of(attribute, one) for attribute, one in zip(attributes, ones, strict=True)]
-    # Of two ordered attributes wave by wave, of one ordered attribute its waves with any value of the other.
+    # Two ordered attributes: products of waves. One: products of its waves and the other's values.
     slowly = [wave if wave.size else move for wave, move in zip(waves, values, strict=True)]
     slow = spread if any(wave.size for wave in waves) else 0.0
     return PairBias(errors / np.sqrt(len(refits)), _sized(values, spread), _sized(slowly, slow))
@@ -140,18 +149,18 @@ def _sized(moves: Sequence[Floats], total: float) -> Products:
     return root * first, second
 
 
-def departures(tables: Floats) -> Floats:
-    """What tables have beyond the products of their one-way marginals."""
+def _departures(tables: Floats) -> Floats:
+    """Differences of tables from the products of their one-way marginals."""
     return np.asarray(tables - tables.sum(axis=2)[:, :, None] * tables.sum(axis=1)[:, None, :])
 
 
 def _moves_of(one: Floats) -> Floats:
-    """The moves of an attribute's values, a column each, that add up to zero: each on its own with the variance of a share."""
+    """Moves of single values, in columns that sum to zero, each with the variance of a share."""
     return np.asarray((np.eye(len(one)) - one[:, None]) * np.sqrt(one))
 
 
 def _waves_of(attribute: Attribute, one: Floats) -> Floats:
-    """Slow waves over the ranks of an ordered attribute, a column each, that add up to zero; none of others."""
+    """Slow waves over the ranks of an ordered attribute, in columns that sum to zero."""
     if not attribute.ordered or attribute.answers <= WAVES:
         return np.zeros((len(one), 0))
     real = np.where(np.arange(len(one)) < attribute.answers, one, 0.0)
@@ -161,31 +170,43 @@ def _waves_of(attribute: Attribute, one: Floats) -> Floats:
     return np.asarray((waves - one[:, None] * waves.sum(axis=0)) / numbers)
 
 
-MAX_PAIRS = 400  # whose residuals are compared with every replicate's
-# Directions of a pair's table, beside those of the replicates, that are looked at one by one: all of a table of so many cells.
-PRODUCTS, WHOLE = 40, 120
-# Errors along products of moves, all pairs together, in units of bootstrapped ones: of single values if the factor is one, and
-# as many again of slow waves whatever it is.
+# Pairs whose residuals are compared with those of each replicate.
+MAX_PAIRS = 400
+# Directions of a pair's table that are examined singly, besides those of the replicates.
+PRODUCTS = 40
+# All directions are examined in a table with at most this number of cells.
+WHOLE = 120
+# Errors along products of moves, over all pairs, in units of the bootstrapped ones: those of
+# single values for a factor of one, and the same amount of slow waves for every factor.
 SPREAD = 0.5
-UNSEEN = 0.02  # of the raw estimates' noise, at least, is what replicates should differ by
-# The logarithm of the factor to expect before any residual is seen, and its deviation from release to release; for pairs whose
-# replicates show most of what `pair_bias` allows for, and for those, left out or hardly learnt, whose replicates show little.
-EXPECTED, APART = {True: 0.0, False: 2.0}, 1.0
-MEDIANS, WIDTHS = np.linspace(-4.0, 4.0, 33), np.array([0.5, 1.0, 1.5, 2.0])
-REJECTS = (
-    1e-3  # the chance of residuals, were the model right, below which the raw estimates are heard
-)
-NEXT_TO_NOTHING = 1e-12  # of the largest squared singular value
-MISFIT_LEVEL = 1e-3  # how often a release of a model that fits may be said not to
-STEPS = np.linspace(-6.0, 8.0, 71)  # logarithms of squared bias in units of bootstrapped error
+# Replicates differ by at least this share of the raw estimates' noise.
+UNSEEN = 0.02
+# Prior mean of the logarithm of the factor: for pairs whose replicates show most of what
+# `pair_bias` allows for (True), and for omitted or hardly learnt pairs (False).
+EXPECTED = {True: 0.0, False: 2.0}
+# Standard deviation of that mean between releases.
+APART = 1.0
+MEDIANS = np.linspace(-4.0, 4.0, 33)
+WIDTHS = np.array([0.5, 1.0, 1.5, 2.0])
+# Figures use the raw estimates if the residuals' p-value is below this level.
+REJECTS = 1e-3
+# Smaller squared singular values, relative to the largest, count as zero.
+RANK_TOLERANCE = 1e-12
+# Probability of a misfit warning although the model fits.
+MISFIT_LEVEL = 1e-3
+# Logarithms of squared bias in units of bootstrapped error.
+STEPS = np.linspace(-6.0, 8.0, 71)
 
 
 @dataclass(frozen=True)
 class PairMisfit:
-    """What the residuals say of one pair.
+    """Bias of one pair, estimated from its residuals.
 
-    `factor` is the squared bias to expect in units of `pair_bias`. `shared` is the covariance of the model's error with that of
-    the raw estimate in units of the model's variance, and `weight` the share of the raw estimate in the best average of both.
+    Attributes:
+        factor: Expected squared bias in units of `pair_bias`.
+        shared: Covariance of the model's error with the raw estimate's, in units of the
+            model's variance.
+        weight: Weight of the raw estimate in the best average of both.
     """
 
     factor: float
@@ -195,8 +216,12 @@ class PairMisfit:
 
 @dataclass(frozen=True)
 class _Pair:
-    """One pair's table: fitted frequencies, how a bias as large as the bootstrapped error would be spread over it, squared error
-    of the replicates, raw estimates, noise, and how large squared residuals are to be expected in units of the noise."""
+    """One pair's table with its replicates, raw estimates and noise.
+
+    It has the fitted frequencies, the distribution over cells of a bias as large as the
+    bootstrapped error, the replicates' squared error, and the expected squared
+    residuals in units of the noise.
+    """
 
     fitted: Floats
     shape: PairBias
@@ -245,10 +270,10 @@ class _Pair:
 
     @cached_property
     def likelihood(self) -> Floats:
-        """The logarithm of the residuals' chance at each factor exp(STEPS) of the squared bias, less that without any.
+        """Log-likelihood ratio of each factor exp(STEPS) of the squared bias against none.
 
-        Along the directions that the bias would take the squared residuals are 1 + factor x bias in units of noise; what is left
-        of the table is taken together, with a gamma law for its sum.
+        Along the directions of the bias the squared residuals are 1 + factor x bias in
+        units of noise. The rest of the table is one sum with a gamma law.
         """
         root, found = np.sqrt(self.noise).ravel(), self.residuals.ravel()
         whole = len(root) <= WHOLE
@@ -277,22 +302,25 @@ class _Pair:
             )
         return np.asarray(out[:-1] - out[-1])
 
-    def told(self) -> _Told:
-        """What is needed of this pair once the others are known, without its tables."""
+    def summary(self) -> _PairSummary:
+        """Summarise the pair for the empirical Bayes step, without its tables."""
         if self.raw is None:
-            return _Told(None, self.shown)
+            return _PairSummary(None, self.shown)
         boot, noise = float(self.boot.sum()), float(self.noise.sum())
         apart = max(boot + noise - 2 * self.shared * boot, 0.05 * noise)
         alone, rejected = boot * (1 - self.shared), self.chance < REJECTS
-        return _Told(
+        return _PairSummary(
             self.likelihood, self.shown, rejected, self.shared, self.size, self.waves, alone, apart
         )
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What the residuals of one pair say: see `_Pair`; `alone` and `apart` are squared errors that raw estimates and model do not
-    share, of the model and of their difference."""
+class _PairSummary:
+    """Summary of one pair's residuals, see `_Pair`.
+
+    `alone` and `apart` are squared errors that raw estimates and model do not share, of
+    the model and of their difference.
+    """
 
     likelihood: Floats | None
     shown: bool
@@ -319,28 +347,31 @@ class _Told:
 
 
 def principal(lines: Floats) -> tuple[Floats, Floats]:
-    """The squared singular values of a matrix and its right singular vectors, a row each, without those of next to no size.
+    """Squared singular values and right singular vectors in rows, without tiny ones.
 
-    By the eigenvectors of its smaller Gram matrix: LAPACK's fast decomposition of the matrix itself gives up on some, of which
-    many lines are all but zero.
+    They come from the smaller Gram matrix, because LAPACK's fast decomposition fails to
+    converge on some matrices with many rows close to zero.
     """
     wide = lines.shape[0] < lines.shape[1]
     squares, vectors = np.linalg.eigh(lines @ lines.T if wide else lines.T @ lines)
-    kept = squares > NEXT_TO_NOTHING * max(float(squares[-1]), 1e-300)
+    kept = squares > RANK_TOLERANCE * max(float(squares[-1]), 1e-300)
     squares, vectors = squares[kept], vectors.T[kept]
     return squares, vectors @ lines / np.sqrt(squares)[:, None] if wide else vectors
 
 
 def _chance(squares: Floats, weights: Floats) -> float:
-    """Of a weighted sum of squares at least as large, were they those of standard normal figures."""
+    """Probability of a weighted sum of squared standard normals at least this large."""
     mean, variance = float(weights.sum()), 2 * float((weights**2).sum())
     return float(gammaincc(mean**2 / variance, float((weights * squares).sum()) * mean / variance))
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """The misfit of the pairs that were looked at, and for others the factor to expect; `spread` is the squared
-    error along products of moves that goes with a factor of one, in units of a pair's size."""
+    """Bias of the examined pairs, and the factor expected for others.
+
+    `spread` is the squared error along products of moves for a factor of one, in units
+    of a pair's size.
+    """
 
     pairs: Mapping[frozenset[str], PairMisfit]
     typical: float = 0.0
@@ -358,7 +389,11 @@ class Misfit:
         refits: Floats,
         asked: Sequence[str] | None = None,
     ) -> PairBias:
-        """The errors to expect of a pair that its replicates do not show; `asked` is what was asked for it, if something else."""
+        """Expected errors of a pair that its replicates do not show.
+
+        `asked` names the attributes that were asked instead of the pair, if they
+        differ.
+        """
         spread = self.spread * _size_of(fitted)
         return pair_bias([schema[name] for name in pair], fitted, refits, spread).times(
             self.of(asked or pair).factor
@@ -371,9 +406,9 @@ def local_misfit(
     targets: PairTargets | None,
     redrawn: Sequence[PairTargets],
 ) -> Misfit:
-    """The misfit of the pairs that were asked together, from the real residuals and those of the replicates.
+    """Estimate the bias of pairs asked together from the real and replicates' residuals.
 
-    Without the real answers every pair gets what is to be expected before any residual is seen.
+    Without the real answers each pair has its prior bias.
     """
     names = model.schema.names
     every = list(combinations(range(len(names)), 2))
@@ -383,32 +418,34 @@ def local_misfit(
     errors = size = unseen = 0.0
     for pair in chosen:
         fitted, again = _tables(model, refits, pair)
-        errors += float(((departures(again) - departures(fitted[None])) ** 2).sum()) / len(again)
+        errors += float(((_departures(again) - _departures(fitted[None])) ** 2).sum()) / len(again)
         size += _size_of(fitted)
         if targets is not None:
             unseen += float(_noise(targets, pair, fitted).sum())
-    # A model that learnt hardly any dependence draws people without it, and its replicates learn none either and agree: what the
-    # noise could have hidden is then the measure of what may have been missed.
+    # A model without dependence draws people without it, and its replicates agree. The
+    # dependence that noise could have hidden is then the measure of the bias.
     spread = SPREAD * max(errors, UNSEEN * unseen) / max(size, 1e-300)
-    told = {pair: _compare(model, refits, spread, targets, redrawn, pair).told() for pair in chosen}
+    summaries = {
+        pair: _compare(model, refits, spread, targets, redrawn, pair).summary() for pair in chosen
+    }
     priors = {}
     for shown, expected in EXPECTED.items():
         alike = [
             one.likelihood
-            for one in told.values()
+            for one in summaries.values()
             if one.likelihood is not None and one.shown is shown
         ]
         priors[shown] = learnt_prior(alike, expected)
     out = {
         frozenset((names[i], names[j])): one.judged(priors[one.shown])
-        for (i, j), one in told.items()
+        for (i, j), one in summaries.items()
     }
     typical = float(np.mean([pair.factor for pair in out.values()])) if out else 0.0
     return Misfit(out, typical, spread)
 
 
 def learnt_prior(likelihoods: Sequence[Floats], expected: float) -> Floats:
-    """The chances of the factors exp(STEPS): log-normal, its median and width told by all pairs together as far as they can."""
+    """Prior probabilities of the factors exp(STEPS): log-normal, fitted to all pairs together."""
     medians, widths = MEDIANS[:, None], WIDTHS[None, :]
     priors = np.exp(-0.5 * ((STEPS - medians[..., None]) / widths[..., None]) ** 2)
     priors /= priors.sum(axis=-1, keepdims=True)
@@ -444,8 +481,8 @@ def _compare(
         return _Pair(fitted, shape, boot)
     block = targets.columns.of(i), targets.columns.of(j)
     noise = _noise(targets, pair, fitted)
-    # A replicate may have asked this pair more or less often than the real campaign, so its residuals count in units of its own
-    # noise; the replicates are few, so that one ratio serves for the whole table.
+    # A replicate may have asked this pair more or less often than the real campaign, so its
+    # residuals are in units of its noise. Replicates are few, so one ratio serves for a table.
     ratios = [
         float(((refit - drawn.pairs[block]) ** 2 / _noise(drawn, pair, fitted)).mean())
         for refit, drawn in zip(again, redrawn, strict=True)
@@ -457,23 +494,23 @@ def _compare(
 
 
 def _size_of(table: Floats) -> float:
-    """How much there is to err: the sum of p(1-p) q(1-q) over a pair's cells."""
+    """Size of a pair's table: the sum of p(1-p) q(1-q) over its cells."""
     first, second = table.sum(axis=1), table.sum(axis=0)
     return float((first * (1 - first)).sum() * (second * (1 - second)).sum())
 
 
 def _noise(targets: PairTargets, pair: tuple[int, int], frequencies: Floats) -> Floats:
-    """The variances of a pair's raw estimates; the floor keeps cells that are nearly empty from ruling at a large epsilon."""
+    """Variances of a pair's raw estimates, with a floor for nearly empty cells."""
     c0, c1, c2 = (float(c[pair]) for c in targets.pair_noise)
     return np.asarray(np.maximum(c0 + frequencies * (c1 - c2 * frequencies), 1e-3 * c2))
 
 
 def misfit_notes(machine: ProtocolMachine[Any], model: Model) -> JsonObject:
-    """The pairs whose raw estimates the model does not fit, for a release's notes; nothing where all fit or none were asked.
+    """A release's notes on pairs whose raw estimates reject the model; empty if none do.
 
-    The test needs no replicates: squared residuals in units of the raw noise, which a model fitted to the data can only make
-    smaller. The level is shared by all pairs. What stands around the fit (rules, values inside groups) is not judged: nobody was
-    asked in pairs about it.
+    The test needs no replicates: it uses squared residuals in units of the raw noise,
+    which a fit to the data can only reduce. The level is shared by all pairs. Rules and
+    values inside groups are not tested, because no pairs of them were asked.
     """
     answers = answers_of(machine.counted)
     if not any(len(answer.question.attributes) > 1 for answer in answers):
@@ -487,9 +524,8 @@ def misfit_notes(machine: ProtocolMachine[Any], model: Model) -> JsonObject:
         shape = pair_bias(
             [model.schema.attributes[i] for i in pair], fitted, fitted[None], 1.0
         ).variances
-        if (
-            not shape.any()
-        ):  # the model knows one of them for certain: no bias of a dependence to look for
+        # The model knows one attribute for certain, so a dependence cannot be biased.
+        if not shape.any():
             continue
         chance = _chance((fitted - targets.pairs[block]) ** 2 / noise, shape / noise)
         if chance < MISFIT_LEVEL / len(every):

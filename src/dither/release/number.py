@@ -157,7 +157,7 @@ class NumberContent:
         )
 
     def answer(self, consumer: Consumer | Any, level: float = 0.95) -> LateAnswer:
-        """The histogram of a consumer that nobody named before, from the same reports.
+        """The histogram of a further consumer, from the same reports.
 
         Args:
             consumer: A number of bins, a list of edges or a `Consumer`.

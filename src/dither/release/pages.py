@@ -1,7 +1,7 @@
-"""Pages by Jinja2: one base template, every value escaped, one file that runs no script and loads nothing from elsewhere.
+"""HTML pages by Jinja2: one base template, all values escaped, no scripts, no external resources.
 
-What comes from outside (labels, names of columns and files) reaches a template as a value only, never as its text. The one thing
-marked safe is a chart, whose own text `svg` escapes.
+Outside text (labels, names of columns and files) reaches a template only as a value,
+never as template text. Only charts are marked safe; `svg` escapes their text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from markupsafe import Markup
 from dither.notice import shown_certainty, shown_epsilon
 from dither.release.words import likelihood_factor
 
-_LONGEST = 24  # letters of a word that no line breaks
+# Longer words may be broken.
+_LONGEST = 24
 
 
 def render_page(
@@ -29,9 +30,15 @@ def render_page(
     folder: Path | None = None,
     **values: object,
 ) -> str:
-    """A whole page; `title` stands in the browser's tab and, unless there is another `heading`, on the page.
+    """Render a whole page.
 
-    `folder` has templates beside the package's own, which they may extend.
+    Args:
+        template: Name of the template.
+        title: Title in the browser's tab.
+        version: Version of the package.
+        heading: Heading on the page; None for the title.
+        folder: Folder of further templates, which may extend the package's.
+        values: Values of the template.
     """
     head = {
         "title": title,
@@ -45,12 +52,12 @@ def render_page(
 
 
 def render_part(template: str, **values: object) -> Markup:
-    """A part of a page, to stand in another template as it is: every value in it is escaped."""
+    """Render a part of a page, with all values escaped, for use in another template."""
     return Markup(_environment().get_template(template).render(values))
 
 
 def percent(share: float) -> str:
-    """A share in per cent with two digits after the point; the sign stays on the number's line."""
+    """A share as a percentage with two decimals and a non-breaking space."""
     return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
 
 
@@ -60,19 +67,19 @@ def counted(number: int, noun: str) -> str:
 
 
 def sentence(words: str) -> str:
-    """With a capital letter and a full stop; a file or field that stands first keeps its name."""
+    """Capitalise and add a full stop; a leading file or field name keeps its case."""
     begun = words[:1].upper() + words[1:] if re.match(r"[a-z'’-]+([ ,;:]|$)", words) else words
     return begun + ("" if words[-1:] in (".", "!", "?") else ".")
 
 
 def breakable(text: object) -> Markup:
-    """A name or figure that may go on in the next line after a mark inside it, and inside a word only if that is very long."""
+    """Allow line breaks after punctuation in a name, and inside very long words."""
     words = re.split(r"(?<=[_/.,;:|·-])(?=\w)(?!(?<=\d[.,:/-])\d)", str(text))
     return Markup("<wbr>").join(piece for word in words for piece in _pieces(word))
 
 
 def _pieces(word: str) -> list[str]:
-    """In lengths that fit a column of a phone, where a word without blanks is longer than that."""
+    """Cut a word that is too long for a column on a phone."""
     if max(map(len, word.split()), default=0) <= _LONGEST:
         return [word]
     return [word[i : i + _LONGEST] for i in range(0, len(word), _LONGEST)]

@@ -1,4 +1,4 @@
-"""Reading a public table as a prior: the same schema, every value in its domain, or one line that says what is wrong."""
+"""Read a public table, or an earlier release, as a prior."""
 
 from __future__ import annotations
 
@@ -30,11 +30,25 @@ def read_prior(
     unknown: Literal["error", "other"] = "error",
     missing: Sequence[str] | None = None,
 ) -> PublicRows | EarlierReports:
-    """The rows of a public table (a file, a bundled dataset's name, or a table in memory) as codes of a schema, or the tallies of
-    an earlier release's folder.
+    """Read a public table's rows as codes of a schema, or an earlier release's tallies.
 
-    Columns that the schema does not have are left out; one that it lacks, or a value outside its domain, is an error that names
-    it. The digest is that of the file, or of the codes where there is no file.
+    Further columns are ignored.
+
+    Args:
+        table: A file, a bundled dataset's name, a table in memory, or an earlier
+            release's folder.
+        schema: The schema of the campaign.
+        unknown: "error" to reject values outside the domain, "other" to count them as
+            that category.
+        missing: Texts that mean a missing value.
+
+    Returns:
+        The rows or tallies, with the SHA-256 of the file, or of the codes without a
+        file.
+
+    Raises:
+        TableError: A column is missing, a value is outside its domain, or the folder is
+            not a release of this schema.
     """
     source = str(table) if isinstance(table, (str, Path)) else IN_MEMORY
     if isinstance(table, (str, Path)) and Path(table).is_dir():
@@ -51,7 +65,7 @@ def read_prior(
 
 
 def _earlier(folder: Path, schema: Schema) -> EarlierReports:
-    """The tallies that an earlier release's fit saw, and how its manifest says they are protected."""
+    """The tallies that an earlier release was fitted to, and their protection by its manifest."""
     try:
         state = (folder / "state.bin").read_bytes()
         facts, _ = unpack(state)

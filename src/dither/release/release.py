@@ -1,4 +1,4 @@
-"""What is published: one envelope of facts around a model, a number's cells or a curator's cells."""
+"""Releases: one envelope of facts around a model, a number's cells or a curator's cells."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from dither.release.amplification import CentralGuarantee, central_guarantee
 from dither.release.call import AskedRound, Call, asked_in, call_from_json, plain
 from dither.release.cells import CellsContent
 from dither.release.content import Content, Questions, unanswerable
+from dither.release.fit_checks import heldout_notes, rounds_notes
 from dither.release.folder import (
     FORMAT,
     MANIFEST,
@@ -44,7 +45,6 @@ from dither.release.folder import (
     write_folder,
     write_json,
 )
-from dither.release.heldout import heldout_notes
 from dither.release.intervals import Bootstrap
 from dither.release.manipulation import manipulation_notes
 from dither.release.misfit import misfit_notes
@@ -55,7 +55,6 @@ from dither.release.query.expression import Where
 from dither.release.query.numbers import number_schema
 from dither.release.replicates import pack_replicates, prepare_bootstrap, unpack_replicates
 from dither.release.report import plot_dependence, release_html, render_body
-from dither.release.rounds import rounds_notes
 from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
@@ -139,7 +138,7 @@ class Release:
         """The release of a finished protocol over whole records.
 
         Args:
-            machine: The finished protocol.
+            run: The finished protocol.
             call: What was asked for; its parameters are filled in from the run.
             participants: How many people took part.
             draw: The generators of the synthetic codes and of values inside their bins.

@@ -1,10 +1,11 @@
-"""Models fitted again to answers that are drawn anew: what the intervals of a release are read off.
+"""Replicates: models fitted again to redrawn answers, from which a release's intervals follow.
 
-People are drawn from the fitted model, asked as the real ones were, and the model is fitted anew; how far the refits lie from
-the model they were drawn from measures variance and bias at once. `bootstrap.py` says what is added to that.
+People are drawn from the fitted model, asked like the real ones, and the model is
+fitted again. The distance of the refits from the model that they were drawn from
+measures variance and bias at once. `intervals` adds what replicates cannot show.
 
-Reference: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and 10; docs/explanation/uncertainty.md
-has the measured coverage.
+Reference: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapters 6 and
+10; docs/explanation/uncertainty.md has the measured coverage.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ from dither.methods import EarlierReports, MethodRun, fitted_tallies, method, re
 from dither.methods.prior import Prior
 from dither.methods.reduction import with_groups
 from dither.release.call import MAX_REPLICATES, MIN_REPLICATES
-from dither.release.intervals import Bootstrap, Interval
+from dither.release.intervals import Bootstrap, Interval, Reports
 from dither.release.misfit import Misfit, PairMisfit, local_misfit
-from dither.release.raw_sums import Reports
 from dither.reports import Plan, Question
 from dither.schema import Schema
 from dither.tally import CountTally
@@ -43,9 +43,10 @@ FORMAT = "dither-replicates-1"
 
 
 def pack_replicates(found: Bootstrap) -> bytes:
-    """The refitted models in single precision, which is a thousand times finer than their noise, and what the residuals said.
+    """Pack the refitted models and the residuals' estimates.
 
-    The schema and the real answers are the release's own and not written again; a digest of its model ties them to it.
+    Single precision is a thousand times finer than their noise. The schema and the real
+    answers are in the release; a digest of its model ties the replicates to it.
     """
     models: list[JsonObject] = []
     arrays: dict[str, AnyArray] = {}
@@ -75,7 +76,11 @@ def pack_replicates(found: Bootstrap) -> bytes:
 
 
 def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Bootstrap:
-    """The replicates of a release with this model and these answers; bytes that are none of it raise `ReportError`."""
+    """Read the replicates of a release with this model and these answers.
+
+    Raises:
+        ReportError: The bytes are damaged or of another release.
+    """
     meta, arrays = unpack(data)
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise ReportError(f"not the replicates of a release ({FORMAT})")
@@ -98,7 +103,7 @@ def unpack_replicates(data: bytes, model: Model, reports: Reports | None) -> Boo
 
 
 def _digest(model: Model) -> str:
-    """What tells models apart whose tables have the same shape."""
+    """A digest that distinguishes models whose tables have the same shape."""
     return sha256(model.to_bytes()).hexdigest()
 
 
@@ -137,14 +142,17 @@ def _number(value: object) -> float:
 def redraw(
     machine: MethodRun, model: Model, rng: np.random.Generator, came: Sequence[int] = ()
 ) -> None:
-    """Run every round of a campaign with independent people of the model's distribution: as many as `came` to it, or as planned.
+    """Run all rounds of a campaign with independent people drawn from the model.
 
-    Guarantee: for plans that are tallied by counts each question's tally has exactly the law it would have with so many
-    people sampled from the model. In a split plan different questions' tallies are drawn apart, which leaves each one's
-    law as it is. Tallies of whole reports cannot be drawn this way and are refused.
+    Each round has the participants of `came`, or the planned number. Guarantee: for
+    plans tallied by counts each question's tally has exactly the law of this number of
+    people sampled from the model. In a split plan the tallies of different questions
+    are drawn independently, which keeps the law of each. Tallies of whole reports
+    cannot be drawn this way and are rejected.
     """
     people = machine.campaign.participants
-    known: dict[tuple[str, ...], Floats] = {}  # rounds and replicates ask the same questions again
+    # Rounds repeat questions, so marginals are cached.
+    known: dict[tuple[str, ...], Floats] = {}
     while (plan := machine.plan()) is not None:
         if plan.epsilon > machine.campaign.epsilon:
             raise PrivacyError(
@@ -159,7 +167,7 @@ def redraw(
 
 
 def check_redrawable(machine: MethodRun) -> None:
-    """An error before anybody is asked if the open round's tallies could not be drawn again."""
+    """Raise an error early if the open round's tallies cannot be redrawn."""
     plan = machine.plan()
     if plan is not None and plan.tally != "counts":
         raise ParameterError(
@@ -177,7 +185,7 @@ def draw_tally(
     rng: np.random.Generator,
     known: dict[tuple[str, ...], Floats] | None = None,
 ) -> CountTally:
-    """One round's tally of so many people drawn from the model."""
+    """Draw one round's tally of `people` participants of the model."""
     if plan.tally != "counts":
         raise ParameterError(
             f"round {plan.round} is tallied by whole reports ({plan.tally}), which cannot be drawn from a model's marginals",
@@ -200,7 +208,7 @@ def draw_tally(
 
 
 def _asked_marginal(model: Model, question: Question) -> Floats:
-    """A model's distribution over the cells of a question, of groups where it asks for groups."""
+    """A model's distribution over the cells, or groups of cells, of a question."""
     if not question.grouped:
         return model.marginal(question.attributes)
     attributes = [model.schema[name] for name in question.attributes]
@@ -217,13 +225,14 @@ def _asked_marginal(model: Model, question: Question) -> Floats:
 def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
     """Whole numbers that add up to `people`, each within one of its share.
 
-    Not `apportion`: its largest remainders put some people elsewhere, which would move every seeded interval.
+    Not `apportion`: its largest remainders put some people elsewhere, which would move
+    every seeded interval.
     """
     ends = np.rint(np.cumsum(shares) / sum(shares) * people).astype(np.int64)
     return [int(n) for n in np.diff(ends, prepend=0)]
 
 
-# Replicates need the scatter of the fit, not its last per cent: fewer starts take a third of the time.
+# Replicates show the scatter of the fit, for which fewer starts suffice in a third of the time.
 QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 200}}
 
 
@@ -237,10 +246,21 @@ def bootstrap(
     effort: str = "quick",
     progress: Progress | None = None,
 ) -> list[Interval]:
-    """Standard errors and intervals of marginals of a release, or of a machine that has finished.
+    """Standard errors and intervals of marginals of a release or of a finished machine.
 
-    Time is `replicates` fits; `effort` "quick" fits with fewer starts, "full" exactly as the release was. The tallies, which a
-    machine knows and a release carries in `state`, let the residuals be checked; without them the fit is taken at its word.
+    The time is that of `replicates` fits. The tallies, which a machine has and a
+    release keeps in `state`, allow residuals to be checked; without them the model is
+    assumed to fit.
+
+    Args:
+        source: The release or the finished machine.
+        attributes: The attributes of each marginal.
+        replicates: Number of refits.
+        level: The level of the intervals.
+        seed: Seed of the redrawn answers.
+        effort: "quick" to fit with fewer starts, "full" to fit exactly like the
+            release.
+        progress: Called after each refit.
 
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
@@ -265,7 +285,7 @@ def prepare_bootstrap(
     effort: str = "quick",
     progress: Progress | None = None,
 ) -> Bootstrap:
-    """Draw and refit; the same seed gives the same replicates."""
+    """Draw and refit; equal seeds make equal replicates."""
     check_whole("replicates", replicates, MIN_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
     learnt, model = (
@@ -274,7 +294,7 @@ def prepare_bootstrap(
     )
     collected = not isinstance(source, MethodRun) and not source.simulated
     source = _machine_of(source)
-    # To a collection as many came as came, whatever was expected.
+    # A collection's rounds have the participants that took part, not the planned number.
     came = (
         [t.participants for t in source.closed]
         if collected and isinstance(source, MethodRun)
@@ -284,9 +304,8 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
-        if (
-            parameters.get("effort") == "thorough"
-        ):  # a quick fit errs more, so its replicates are on the safe side
+        # A quick fit has larger errors, so its replicates are conservative.
+        if parameters.get("effort") == "thorough":
             parameters = {**parameters, "effort": "quick"}
     parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
     known = isinstance(source, MethodRun) and bool(source.counted)
@@ -311,7 +330,7 @@ def prepare_bootstrap(
             learnt,
             local_misfit(core_of(model), [core_of(r) for r in refits], None, ()),
         )
-    # What was fitted is compared with what it was fitted to; rules stand around both.
+    # The fit is compared with its data before rules are applied to either.
     found = local_misfit(
         core_of(model), [core_of(refit) for refit in refits], _pair_targets_of(source), redrawn
     )
@@ -320,8 +339,7 @@ def prepare_bootstrap(
 
 
 def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
-    """What the release's own fit chose, so that replicates need not choose: which pairs are tied, and whether whole tables of sets
-    or their pairs alone are fitted."""
+    """Choices of the release's fit that replicates reuse: tied pairs, whole tables or pairs."""
     chosen: JsonObject = {}
     if "edges" in parameters:
         chosen["edges"] = fit.get("edges", parameters["edges"])
@@ -331,7 +349,7 @@ def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
 
 
 def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
-    """A public table is what it is; an earlier campaign's answers have noise, and are drawn anew like those of now."""
+    """Redraw the noisy answers of an earlier campaign; a public table is kept unchanged."""
     if not isinstance(prior, EarlierReports):
         return prior
     return replace(
@@ -340,14 +358,14 @@ def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) ->
 
 
 def reports_in(schema: Schema, state: bytes | None) -> Reports | None:
-    """The answers that a release's state carries, without those held out of the fit; None if there are none that were counted."""
+    """The counted answers in a release's state, without held-out ones; None without any."""
     tallies = [] if state is None else fitted_tallies(state)
     counted = [tally for tally in tallies if isinstance(tally, CountTally)]
     return Reports(schema, tuple(answers_of(counted))) if counted else None
 
 
 def _machine_of(source: Release | MethodRun) -> Release | MethodRun:
-    """The finished protocol that a release carries, without what was held out of the fit; else the source itself."""
+    """The finished protocol in a release, without held-out answers; else the source itself."""
     if not isinstance(source, MethodRun) and source.state is not None:
         source = restore(source.state)
     return source
@@ -367,7 +385,7 @@ def _pair_targets_of(run: MethodRun) -> PairTargets:
 
 
 def _asked_together(run: MethodRun) -> frozenset[frozenset[str]]:
-    """The pairs and triples of attributes that somebody answered about together; no triples if the fit looks at pairs alone."""
+    """Pairs and triples of attributes asked together; no triples if the fit uses pairs only."""
     machine = run.machine
     answers = answers_of(machine.counted)
     pairs_alone = machine.method == "mixture" and (
@@ -389,7 +407,7 @@ def _notes_of(source: Release | MethodRun) -> JsonMapping:
 
 
 def _learns_dependence(source: Release | MethodRun) -> bool:
-    """Whether pairs were asked and used; a method that had to leave them out says so in its notes."""
+    """Whether pairs were asked and used; notes name methods that had to omit them."""
     notes = source.notes() if isinstance(source, MethodRun) else source.notes
     return (
         source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")

@@ -1,4 +1,4 @@
-"""The report of a release, one HTML page that anybody can open: its figures; its words stand in templates/report.html."""
+"""The HTML report of a release; its text is in templates/report.html."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from dither.release.figures import (
     attribute_figure,
     graph_edges,
     heat_map,
+    pair_errors,
     quality,
     strong_pairs,
     telling_attributes,
 )
 from dither.release.pages import counted, percent, render_page, render_part
-from dither.release.standard_errors import pair_errors
 from dither.release.words import RESTS_ON, hidden_sentence, in_words
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ TABLE_ROWS = 100
 COMPACT_ROWS = 12
 COMPACT_ATTRIBUTES = 300
 CELL_ROWS = 25
-MAX_MULTIPLES, MULTIPLE_BARS = 3, 4  # at a glance, beside the summary
+# Small charts next to the summary, and the bars of each.
+MAX_MULTIPLES = 3
+MULTIPLE_BARS = 4
 MAX_DISTANCES = 8
 WHOLE_SCHEMA = 30
 _HIDDEN_NOTES = (
@@ -54,7 +56,7 @@ Rows = Sequence[Sequence[object]]
 
 @dataclass(frozen=True)
 class _Card:
-    """One attribute on a page: its chart, and a table of its figures that opens beneath a summary."""
+    """One attribute on a page: its chart, and a collapsible table of its figures."""
 
     name: str
     summary: str
@@ -67,7 +69,7 @@ class _Card:
 
 @dataclass(frozen=True)
 class Graph:
-    """The dependency graph, its strongest pairs as rows, and how many there are of what it leaves out."""
+    """The dependency graph, its strongest pairs as rows, and the numbers that it omits."""
 
     chart: Markup
     rows: Rows
@@ -95,7 +97,7 @@ class _PairCard:
 
 @dataclass(frozen=True)
 class ReportBody:
-    """The content of a report: its sections as HTML, the anchor and heading of each, and what stands above them."""
+    """The content of a report: sections as HTML, their anchors and headings, and the lead."""
 
     html: Markup
     contents: Sequence[tuple[str, str]]
@@ -184,7 +186,7 @@ def table_report(release: Release) -> ReportBody:
 
 
 def attribute_card(figure: AttributeFigure, question: str = "") -> _Card:
-    """The chart of an attribute with all its figures, and what people were asked."""
+    """The chart of an attribute with all its figures, and its question."""
     values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
     return _Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
@@ -261,7 +263,7 @@ def _values(bars: Sequence[Bar], most: int) -> tuple[list[str], list[list[str]]]
 
 
 def _quality_rows(found: Quality | None) -> Rows:
-    """Each measure with its value and what it is of."""
+    """Each measure with its value and its meaning."""
     if found is None:
         return []
     worst = max(found.one_way, key=lambda name: found.one_way[name])
@@ -352,7 +354,7 @@ def _pair_card(heat: HeatMap) -> _PairCard:
 
 @dataclass(frozen=True)
 class _ManipulationTable:
-    """What a release claims about dishonest participants: a sentence, and a row for each attribute."""
+    """A release's claim about dishonest participants: a sentence, and a row per attribute."""
 
     sentence: str
     head: Sequence[str]
@@ -370,7 +372,7 @@ _FIRST = f"{_EARLIER} They do not hold for an open campaign, where a participant
 
 
 def _manipulation(notes: Mapping[str, Any]) -> _ManipulationTable | None:
-    """The bounds of the campaign's own participation first, the most exposed attribute at the top."""
+    """Bounds for the campaign's kind of participation first, the most exposed attribute on top."""
     bounds, claim = notes.get("manipulation") or {}, notes.get("manipulation_claim")
     if not bounds and claim is None:
         return None
@@ -416,7 +418,7 @@ def _round(entry: AskedRound) -> Sequence[object]:
 
 
 def _agreement(found: Mapping[str, Any] | None) -> Rows:
-    """The attributes asked in several rounds, those that agree least first."""
+    """The attributes asked in several rounds, in order of increasing agreement."""
     return [
         (t["attribute"], ", ".join(str(n + 1) for n in t["rounds"]), f"{t['p']:.3g}")
         for t in (found["tests"] if found else [])
@@ -433,7 +435,7 @@ def _seconds(stages: Mapping[str, float]) -> Rows:
 
 
 def check_table_report(release: Release) -> None:
-    """Raise the error that the report would meet in what a manifest says, without making the report."""
+    """Raise the error that the report would raise for this manifest, without rendering it."""
     notes = release.notes
     _manipulation(notes)
     _agreement(notes.get("rounds_agree"))
@@ -451,14 +453,14 @@ def check_table_report(release: Release) -> None:
 
 
 def _run(release: Release) -> Rows:
-    told = in_words(
+    notes = in_words(
         {name: value for name, value in release.notes.items() if name not in _HIDDEN_NOTES}
     )
     asked, achieved = (
         shown_epsilon(e, 9) for e in (release.epsilon_asked, release.epsilon_achieved)
     )
     return [
-        *told,
+        *notes,
         ("Epsilon", asked if asked == achieved else f"{asked} was asked for, {achieved} is spent"),
         (
             "Seed" if release.simulated else "Seed of the fit",
@@ -471,12 +473,15 @@ def _run(release: Release) -> Rows:
     ]
 
 
-# How to cite a release and make it or one like it again: from the same table, or with the same questions to others.
+# Citation, and how to repeat a release or its questions.
 
 
 def rerun_command(release: Release) -> str | None:
-    """The command line that makes the same release from the same table, if a seed was given, else one like it with noise of its
-    own; after a collection, those that ask the same again."""
+    """The command that repeats the release.
+
+    With a seed it makes the same release from the same table, otherwise one with new
+    noise. After a collection these are the commands that ask the same questions again.
+    """
     return (
         command(release.call)
         if release.simulated
@@ -493,7 +498,7 @@ def rerun_python(release: Release) -> str:
 
 
 def _rerun_lead(release: Release) -> tuple[str, str]:
-    """What the command and the Python code do, a sentence each."""
+    """One sentence each about the command and the Python code."""
     if not release.simulated:
         return (
             "The same questions to other people, with a running collector and the schema of this folder. The first command prints "
@@ -509,7 +514,7 @@ def _rerun_lead(release: Release) -> tuple[str, str]:
 
 
 def citation(release: Release) -> str:
-    """One sentence that names what a reader needs to tell this release from others."""
+    """One sentence that identifies this release."""
     kind = "simulated release" if release.simulated else "release"
     if release.no_privacy:
         return (
@@ -528,12 +533,14 @@ def citation(release: Release) -> str:
 
 def _campaign(release: Release) -> str:
     """The campaign's name, id and days, after a dot; nothing for a simulation."""
-    told = release.campaign
-    if told is None or not told["id"]:
+    campaign = release.campaign
+    if campaign is None or not campaign["id"]:
         return ""
-    days = " to ".join(str(day) for day in (told["created"], told["finalised"]) if day)
-    name = told["title"] or told["name"]
-    return f" · campaign {f'{name}, ' if name else ''}{told['id']}" + (f", {days}" if days else "")
+    days = " to ".join(str(day) for day in (campaign["created"], campaign["finalised"]) if day)
+    name = campaign["title"] or campaign["name"]
+    return f" · campaign {f'{name}, ' if name else ''}{campaign['id']}" + (
+        f", {days}" if days else ""
+    )
 
 
 def plot_dependence(release: Release) -> Picture:

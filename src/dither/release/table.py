@@ -1,4 +1,4 @@
-"""The content of a release about whole records: a model over the attributes, and what it rests on."""
+"""The content of a release about whole records: a model over the attributes and its sources."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from dither.notice import Notice, shown_epsilon
 from dither.release.amplification import CentralGuarantee
 from dither.release.call import AskedRound, Call, asked_from_json, plain
 from dither.release.content import Kind
+from dither.release.figures import measured_errors
 from dither.release.folder import MANIFEST, mixed, read_if_there, reading
 from dither.release.intervals import Bootstrap, LinearAnswer
 from dither.release.query.ask import Inquiry
@@ -31,7 +32,6 @@ from dither.release.replicates import (
     unpack_replicates,
 )
 from dither.release.report import ReportBody, check_table_report, table_report
-from dither.release.standard_errors import measured_errors
 from dither.release.words import (
     EARLIER_REPLAYED_TO_READERS,
     NO_GUARANTEE,
@@ -279,7 +279,7 @@ class TableContent:
 
 
 def number_units(schema: Schema, table: NativeTable) -> dict[str, float]:
-    """What each attribute's numbers are multiples of, where the schema or a table says so."""
+    """The unit of each attribute's numbers, if the schema or a table has one."""
     columns = nw.from_native(table, eager_only=True).schema
     units = {a.name: 1.0 for a in schema if a.kind == "date" or columns[a.name].is_integer()}
     return units | {a.name: a.unit for a in schema if a.unit is not None}
@@ -296,7 +296,7 @@ class _ModelSums:
 
     @cached_property
     def _replicates(self) -> Bootstrap | str:
-        """The replicates, or why there are none."""
+        """The replicates, or the reason for having none."""
         if self._content.replicates is not None:
             return self._content.replicates
         if self._reason:
@@ -320,7 +320,7 @@ class _ModelSums:
 
 
 def _check_state(folder: Path, call: Call, schema: Schema, state: bytes | None) -> None:
-    """Raise an error if `state.bin` is another release's, whose guarantee says nothing here."""
+    """Raise an error if `state.bin` belongs to another release, with another guarantee."""
     if state is None:
         return
     facts, _ = unpack(state)

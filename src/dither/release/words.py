@@ -1,4 +1,4 @@
-"""The privacy guarantee in plain words, rounded so that no figure promises more than is kept."""
+"""The privacy guarantee in plain language, rounded so that no figure overstates the protection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dither.release.release import Release
 
 Rows = list[tuple[str, str]]
-# What the keys of notes mean; the others are shown with spaces for underscores.
+# Names of notes; others are shown with spaces instead of underscores.
 _NAMES = {
     "asked": "People who answered",
     "asked_in_groups": "Attributes asked in groups of values",
@@ -52,12 +52,14 @@ _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def in_words(notes: JsonMapping) -> Rows:
-    """Each note as a name and what it says."""
-    return [(_NAMES.get(name, _spaced(name)), _told(name, value)) for name, value in notes.items()]
+    """Each note as a name and a text."""
+    return [
+        (_NAMES.get(name, _spaced(name)), _note_text(name, value)) for name, value in notes.items()
+    ]
 
 
 def plain_number(value: float, digits: int = 4) -> str:
-    """A number as people write it: thousands apart, few digits, and a power of ten where it is very small or large.
+    """Format a number with few digits, commas, and a power of ten if very small or large.
 
     >>> [plain_number(v) for v in (16710.0755, 0.05, 7.65e-287, 3.0, 1.5e15)]
     ['16,710', '0.05', '8 × 10⁻²⁸⁷', '3', '1.5 × 10¹⁵']
@@ -75,7 +77,7 @@ def _spaced(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _told(name: str, value: object) -> str:
+def _note_text(name: str, value: object) -> str:
     if name == "fit" and isinstance(value, Mapping) and "components" in value:
         return _mixture(value)
     if name == "screen" and isinstance(value, Mapping):
@@ -109,41 +111,41 @@ def _joined(items: object) -> str:
 
 
 def _mixture(fit: Mapping[str, object]) -> str:
-    """What the house method says of its fit."""
+    """Notes of the method `mixture` on its fit."""
     numbers = {name: value for name, value in fit.items() if isinstance(value, (int, float))}
-    told = []
+    parts = []
     if {"starts", "components", "iterations"} <= numbers.keys():
         starts, components, steps = (
             plain_number(numbers[key]) for key in ("starts", "components", "iterations")
         )
-        told.append(f"{starts} mixtures of {components} products each, {steps} steps, averaged")
+        parts.append(f"{starts} mixtures of {components} products each, {steps} steps, averaged")
     if {"cells", "chi2", "degrees_of_freedom"} <= numbers.keys():
-        told.append(
+        parts.append(
             f"{plain_number(numbers['cells'])} measured figures fitted, chi-square {plain_number(numbers['chi2'])}, "
             f"{plain_number(round(numbers['degrees_of_freedom']))} degrees of freedom spent"
         )
     if "dependence_kept" in numbers:
-        told.append(
+        parts.append(
             f"{100 * numbers['dependence_kept']:.0f}\N{NO-BREAK SPACE}% of the dependence found was kept"
         )
     edges, local = fit.get("edges"), fit.get("local")
     if isinstance(edges, (list, tuple)) and edges:
-        told.append(f"joined besides: {'; '.join(map(_joined, edges))}")
+        parts.append(f"joined besides: {'; '.join(map(_joined, edges))}")
     if isinstance(local, (list, tuple)) and local:
-        told.append(f"{len(local)} pairs looked at one by one")
-    return _cut("; ".join(told) or _value(fit)) + "."
+        parts.append(f"{len(local)} pairs looked at one by one")
+    return _cut("; ".join(parts) or _value(fit)) + "."
 
 
 def _screen(screen: Mapping[str, object]) -> str:
     share, attributes = screen.get("share"), screen.get("attributes")
-    told = "asked to see whether there is anything to learn about pairs"
+    text = "asked to see whether there is anything to learn about pairs"
     if isinstance(share, (int, float)) and isinstance(attributes, int):
-        told = f"{100 * share:g}\N{NO-BREAK SPACE}% of the people, {attributes} attributes, {told}"
+        text = f"{100 * share:g}\N{NO-BREAK SPACE}% of the people, {attributes} attributes, {text}"
     p_value = screen.get("p_value")
     if isinstance(p_value, (int, float)):
         chance = plain_number(p_value) if p_value >= 1e-4 else "less than 0.0001"
-        told += f"; the chance of such answers without any dependence is {chance}"
-    return told[:1].upper() + told[1:] + "."
+        text += f"; the chance of such answers without any dependence is {chance}"
+    return text[:1].upper() + text[1:] + "."
 
 
 def _cut(text: str) -> str:
@@ -151,8 +153,8 @@ def _cut(text: str) -> str:
 
 
 NO_GUARANTEE = (
-    "None. This release was made from the true records without any privacy, for comparison only; it protects nobody and is not "
-    "to be published."
+    "None. This release was made from the true records without any privacy, for comparison only; it "
+    "protects no one and must not be published."
 )
 
 
@@ -177,13 +179,13 @@ def guarantee_sentence(epsilon: float, *, simulated: bool) -> str:
 
 
 def earlier_release(notes: JsonMapping) -> JsonMapping | None:
-    """What a release's notes say about the earlier release given as prior; None without one."""
+    """A release's notes about the earlier release used as prior; None without one."""
     prior = notes.get("prior")
     return prior if isinstance(prior, Mapping) and prior.get("kind") == "release" else None
 
 
 def earlier_sentence(earlier: JsonMapping, epsilon: float) -> str:
-    """What is promised to the participants of the earlier release, and to those of both campaigns."""
+    """The promise to participants of the earlier release, and of both campaigns."""
     if earlier.get("private") is not True:
         return (
             f"This covers the participants of this campaign. The earlier release {earlier['source']} was used too: "
@@ -206,18 +208,20 @@ EARLIER_REPLAYED_TO_READERS = (
     "their noise."
 )
 RESTS_ON = (
-    "The collector shows nobody single reports, nor who sent them or in which order they came; and the other people whose reports "
-    "are added up draw their noise as they are asked to (who does not is to be taken off their number)."
+    "The collector shows no one single reports, their senders or their order; and the other people "
+    "whose reports are added up draw their noise as they are asked to (subtract participants who "
+    "deviate from the protocol)."
 )
-REPLAYED_TO_READERS = "Nothing is promised against whoever sees the release: its seed stands in it, and takes the noise off."
-UNBOUNDED_READERS = "No bound was computed for those who see only the release; the guarantee of the reports covers them too."
+REPLAYED_TO_READERS = "Nothing is promised against readers of the release: it contains its seed, which removes the noise."
+UNBOUNDED_READERS = "No bound was computed for readers of the release; the guarantee of the reports covers them too."
 
 
 def readers_sentence(central: CentralGuarantee, *, simulated: bool, pooled: bool = False) -> str:
-    """What those can learn who see the sums, and not the reports that the local guarantee is about.
+    """The promise against people who see the sums but not the reports.
 
     Args:
-        central: The guarantee, of the participants of an earlier release too if there is one.
+        central: The guarantee, also of the participants of an earlier release if there
+            is one.
         simulated: Whether rows of a table played the participants.
         pooled: Whether an earlier release was given as prior.
     """
@@ -247,12 +251,13 @@ def _readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
 
 
 def hidden_sentence(central: CentralGuarantee) -> str | None:
-    """The same if who was asked what is hidden too, where that makes a difference."""
+    """The same promise if the assignment of questions is hidden too; None if equal."""
     if central.hidden.epsilon >= central.known.epsilon:
         return None
     return (
-        f"Who does not even know which question the person was asked learns at most as much as {shown_bound(central.hidden)}-"
-        f"differential privacy allows: at worst a person is then one of {central.hidden.people:,}."
+        "A reader who does not know which question the person was asked learns at most as much as "
+        f"{shown_bound(central.hidden)}-differential privacy allows: at worst a person is then one "
+        f"of {central.hidden.people:,}."
     )
 
 
@@ -278,7 +283,7 @@ def central_json(central: CentralGuarantee, sentence: str) -> JsonObject:
 
 
 def central_from_json(data: JsonMapping) -> CentralGuarantee:
-    """The inverse of `central_json`; the sentences are made anew."""
+    """The inverse of `central_json`, which rebuilds the sentences."""
     return CentralGuarantee(_bound(data), _bound(data["question_hidden"]))
 
 
@@ -290,7 +295,7 @@ def _bound(data: JsonMapping) -> Bound:
 
 
 def noise_sentence(seed: int | None, *, simulated: bool) -> str:
-    """Where the noise came from, and whether anybody can draw it again."""
+    """The source of the noise, and whether it can be drawn again."""
     if not simulated:
         return "Drawn by the participants' own devices; whoever ran the collection never had it."
     if seed is None:
@@ -301,20 +306,22 @@ def noise_sentence(seed: int | None, *, simulated: bool) -> str:
     )
 
 
-# What a reader must be told: what is not protected, too little data, cut estimates, fallbacks.
+# Warnings: missing protection, too little data, cut estimates, fallbacks.
 
-LARGE_ERROR = 0.3  # of a cell's frequency, or of an average cell's where the frequency is smaller
+# Relative to a cell's frequency, or to an average cell's if that is larger.
+LARGE_ERROR = 0.3
 MOVED_MASS = 0.1
+# For a note: the warning's code, and the beginning of its sentence.
 _NOTED = {
     "warnings": ("method", ""),
     "fallback": ("fallback", "Fallback used"),
     "fallbacks": ("fallback", "Fallback used"),
     "held_out_skipped": ("held-out-skipped", ""),
-}  # of a note: the code, and what the sentence begins with
+}
 
 
 def find_warnings(release: Release) -> tuple[Notice, ...]:
-    """The release's own warnings and those that the way it was made and its figures call for, each once."""
+    """A release's warnings and those that its options and figures call for, without repeats."""
     found = [
         *release.warnings,
         *_unprotected(release),
@@ -328,12 +335,12 @@ def find_warnings(release: Release) -> tuple[Notice, ...]:
 
 
 def _unprotected(release: Release) -> list[Notice]:
-    told = {
+    conditions = {
         REPLAYABLE: release.replayable,
         RESAMPLED: release.call.population is not None and not release.no_privacy,
         SHOWS_TRUTH: release.truth is not None,
     }
-    found = [notice for notice, holds in told.items() if holds]
+    found = [notice for notice, holds in conditions.items() if holds]
     weak = None if release.no_privacy else weak_protection(release.epsilon_achieved)
     if weak is not None:
         found.append(weak)
@@ -397,7 +404,7 @@ def _misfit(release: Release) -> list[Notice]:
 
 
 def _too_little_data(release: Release) -> list[Notice]:
-    """Compare each one-way standard error with its frequency, or with 1/k where that is larger."""
+    """Compare each one-way standard error with its frequency, or with 1/k if that is larger."""
     ratios, weak = [], []
     for entry in release.measured:
         if len(entry.attributes) != 1:
@@ -422,7 +429,7 @@ def _too_little_data(release: Release) -> list[Notice]:
 
 
 def _words_cut(release: Release) -> list[Notice]:
-    """Attributes where the raw estimates below zero add up to much: the noise there is as large as the figures."""
+    """Attributes with a large sum of negative raw estimates: noise as large as the figures."""
     cut = [
         entry.attributes[0]
         for entry in release.measured

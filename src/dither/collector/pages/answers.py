@@ -1,7 +1,8 @@
-"""Pages as answers: rendered with every value escaped, and sent with headers that let a browser load from this origin only.
+"""HTML responses with escaped values and headers that allow resources of this origin only.
 
-Guarantee: no page runs a script or style that stands inside it, is shown in a frame, tells where its reader came from or loads
-anything from elsewhere (Content Security Policy, https://www.w3.org/TR/CSP3/).
+Guarantee: a page runs no inline script or style, is not shown in a frame, sends no
+referrer and loads nothing from other origins (Content Security Policy,
+https://www.w3.org/TR/CSP3/).
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def page(
     headers: Mapping[str, str] | None = None,
     **values: Any,
 ) -> HTMLResponse:
-    """A whole page; `scripts` names modules to load beside the one that every page has."""
+    """Render a page; `scripts` are modules to load besides the common one."""
     body = render_page(
         template,
         title=title,
@@ -69,10 +70,10 @@ def page(
 
 
 def shown_origin(public_url: str | None) -> Markup:
-    """The collector's configured address for a page; without one the browser fills in its own.
+    """The collector's configured address; without one the browser fills in its origin.
 
-    A request's Host header is never repeated: a cache in front of the collector would show one
-    visitor's header to the next.
+    A request's Host header is never repeated: a cache in front of the collector would
+    show one visitor's header to the next.
     """
     return (
         Markup('<span data-origin="">https://ADDRESS</span>')
@@ -82,7 +83,7 @@ def shown_origin(public_url: str | None) -> Markup:
 
 
 def origin_for_operators(request: Request, public_url: str | None) -> str:
-    """The configured address or, on pages that need a session, the one by which the operator reached them."""
+    """The configured address, or on pages with a session the address in the request."""
     if public_url is not None:
         return public_url
     host = request.headers.get("host", request.url.netloc)
@@ -90,10 +91,10 @@ def origin_for_operators(request: Request, public_url: str | None) -> str:
 
 
 def missing() -> HTMLResponse:
-    """For an address that there is not, and for one that this reader may not see: the same page."""
+    """The page for a missing address and for one that the reader may not see."""
     return page("missing.html", title="There is nothing here", status=404)
 
 
 def failed(status: int = 500) -> HTMLResponse:
-    """For a defect or a store that is away: what strangers may know of it, which is nothing."""
+    """The page for a defect or an unavailable store, without details."""
     return page("failed.html", title="This did not work", status=status)

@@ -1,12 +1,16 @@
-"""The pages of a published release: what it says, questions to it, downloads, and another release beside it.
+"""Pages of a published release: its report, questions, downloads, and comparison with another.
 
-Guarantee: what a reader may see is decided by the same lookup as in the API (`Publications.find`), and whatever they may not see is
-the same page as what is not there. Every page works without script; every question is an address that can be shared.
+Guarantee: the same lookup as in the API (`Publications.find`) decides what a reader may
+see, and a hidden release has the same page as a missing one. All pages work without
+scripts; each question is an address that can be shared.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,21 +19,99 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from dither.collector.access import Access
-from dither.collector.answering import FIGURES, Question
 from dither.collector.collector import Collector
 from dither.collector.pages.answers import SECURITY, page, shown_origin
-from dither.collector.pages.asking import MAX_BY, Form, read_form
-from dither.collector.pages.number_asking import read_number_form
-from dither.collector.pages.shown_answers import shown_answer
+from dither.collector.pages.asking import (
+    Form,
+    NumberForm,
+    read_form,
+    read_number_form,
+    shown_answer,
+)
 from dither.collector.publications import NoRelease, Publications, Published
 from dither.collector.questions import TooManyQuestions
-from dither.display import bar_chart
-from dither.errors import InputError
-from dither.release.compare import ComparedAttribute, compare_manifests
+from dither.display import Bar, bar_chart
+from dither.errors import InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
 from dither.schema import schema_from_json
 from dither.types import JsonObject
+
+# Half-width of a 95 % interval in standard errors.
+REACH = 1.96
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One value in two releases, and the difference (second minus first) with a 95 % interval.
+
+    The releases have different participants, so the variance of a difference is the sum
+    of both.
+    """
+
+    first: Bar
+    second: Bar
+    difference: float
+    low: float | None
+    high: float | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval of the difference leaves out zero."""
+        return self.low is not None and self.high is not None and not self.low <= 0.0 <= self.high
+
+
+@dataclass(frozen=True)
+class _ComparedAttribute:
+    """One attribute in two releases, and their total variation distance."""
+
+    name: str
+    values: Sequence[_Compared]
+    distance: float
+
+
+def compare_manifests(
+    first: Mapping[str, Any], second: Mapping[str, Any]
+) -> list[_ComparedAttribute]:
+    """The attributes of two manifests; an error unless they are of tables of one schema."""
+    if not (_can_compare(first) and _can_compare(second)):
+        raise ParameterError(
+            "one of the two releases is about one number; there is no table in it to compare"
+        )
+    if first["schema_fingerprint"] != second["schema_fingerprint"]:
+        raise ParameterError(
+            "the two releases have different schemas, so that their values mean different things"
+        )
+    return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]
+
+
+def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _ComparedAttribute:
+    values = []
+    for i, label in enumerate(first["labels"]):
+        a, b = float(first["frequencies"][i]), float(second["frequencies"][i])
+        errors = [_error(side, i) for side in (first, second)]
+        both = None if None in errors else math.hypot(*(error or 0.0 for error in errors))
+        low, high = (None, None) if both is None else (b - a - REACH * both, b - a + REACH * both)
+        values.append(
+            _Compared(_bar(label, a, errors[0]), _bar(label, b, errors[1]), b - a, low, high)
+        )
+    return _ComparedAttribute(
+        first["attribute"], values, 0.5 * math.fsum(abs(v.difference) for v in values)
+    )
+
+
+def _error(side: Mapping[str, Any], i: int) -> float | None:
+    errors = side["standard_errors"]
+    return None if errors is None or errors[i] is None else float(errors[i])
+
+
+def _bar(label: str, estimate: float, error: float | None) -> Bar:
+    if error is None:
+        return Bar(label, estimate)
+    return Bar(
+        label, estimate, max(0.0, estimate - REACH * error), min(1.0, estimate + REACH * error)
+    )
+
 
 # https://www.ctan.org/pkg/latex-doc-ptr: the ten signs that mean something to LaTeX.
 _SIGNS = {sign: "\\" + sign for sign in "{}$&#%_"} | {
@@ -45,7 +127,7 @@ def spelt(text: str) -> str:
 
 
 def bibtex(manifest: JsonObject, title: str, about: str, place: str) -> str:
-    """An entry: the title, what tells this release from others, where it is, and the year of its making, if that is known."""
+    """A BibTeX entry: title, identification of this release, address, and year if known."""
     campaign = manifest.get("campaign") or {}
     made = str(campaign.get("finalised") or "")[:4]
     fields = {"title": f"{{{spelt(title)}}}", "year": made, "note": spelt(about), "url": place}
@@ -53,11 +135,12 @@ def bibtex(manifest: JsonObject, title: str, about: str, place: str) -> str:
     return f"@misc{{dither-{str(campaign.get('id', ''))[:12]}{lines}\n}}\n"
 
 
-MAX_OFFERED = 50  # releases to compare with
+# Releases offered for comparison.
+MAX_OFFERED = 50
 
 
 def release_pages(collector: Collector) -> APIRouter:
-    """The addresses below `/releases/{campaign}`. What asks the store or waits for an answer runs in the framework's threads."""
+    """Routes below `/releases/{campaign}`. Those that block run in the framework's threads."""
     routes = APIRouter(prefix="/releases/{campaign}", include_in_schema=False)
     access, publications = Access(collector), collector.publications
 
@@ -75,7 +158,8 @@ def release_pages(collector: Collector) -> APIRouter:
         release = await find(request, campaign)
         given = request.query_params.multi_items()
         kept = [(name, value) for name, value in given if value.strip()]
-        if len(kept) < len(given):  # an address to share has only what was asked
+        # Remove empty parameters from the address, so that it can be shared.
+        if len(kept) < len(given):
             return RedirectResponse(_address(campaign, "/ask", kept), 303, SECURITY)
         return await run_in_threadpool(_ask, publications, release, kept)
 
@@ -100,18 +184,23 @@ def release_pages(collector: Collector) -> APIRouter:
 
 
 def title_of(manifest: JsonObject) -> str:
-    """What a release is called: its campaign's title or name."""
+    """The title of a release: its campaign's title or name."""
     campaign = manifest.get("campaign") or {}
     return str(campaign.get("title") or campaign.get("name") or "Release")
 
 
-def about_a_number(manifest: JsonObject) -> bool:
-    """Whether a release has histograms or the mean of one number in place of a table."""
-    return "consumers" in manifest
+def _can_ask(manifest: JsonObject) -> bool:
+    """Whether a release answers questions beyond its report; a collected mean does not."""
+    return not manifest.get("mean")
 
 
-def number_name(manifest: JsonObject) -> str:
-    """The name of the number that a release is about; earlier versions wrote it elsewhere."""
+def _can_compare(manifest: Mapping[str, Any]) -> bool:
+    """Whether a release has estimates by attribute of a schema."""
+    return "estimates" in manifest
+
+
+def _number_name(manifest: JsonObject) -> str:
+    """The name of a release's number; earlier versions stored it elsewhere."""
     earlier = (manifest.get("campaign") or {}).get("number")
     return str(manifest.get("number") or earlier or "number")
 
@@ -121,16 +210,12 @@ def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = No
 
 
 def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
-    """What every page of a release has: the bar above, its name, and whether anybody may see it."""
-    sections = [("", "Report"), ("/ask", "Ask"), ("/download", "Download"), ("/compare", "Compare")]
-    if about_a_number(
-        manifest
-    ):  # of a mean there is nothing more to ask, and numbers are not compared
-        sections = [
-            s
-            for s in sections
-            if s[0] != "/compare" and (s[0] != "/ask" or not manifest.get("mean"))
-        ]
+    """Values of all pages of a release: the bar, its name, and whether it is public."""
+    sections = [("", "Report"), ("/download", "Download")]
+    if _can_ask(manifest):
+        sections.insert(1, ("/ask", "Ask"))
+    if _can_compare(manifest):
+        sections.append(("/compare", "Compare"))
     return {
         "bar": [
             (_address(release.campaign, below), name, below == here) for below, name in sections
@@ -158,75 +243,34 @@ def _overview(publications: Publications, release: Published) -> Response:
 
 def _ask(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> Response:
     manifest = json.loads(publications.manifest(release))
-    if about_a_number(manifest):
-        return _ask_number(publications, release, manifest, asked)
-    schema = schema_from_json(json.loads(publications.schema(release)))
-    form = read_form(schema, asked)
-    question = [("by", name) for name in form.question.by]
-    question += [
-        (name, text) for name in ("where", "given") if (text := getattr(form.question, name))
-    ]
-    return _asking_page(
-        "release_ask.html",
-        (publications, release, manifest),
-        form.question if form.asks else None,
-        attributes=[(a.name, a.question) for a in schema],
-        form=form,
-        places=range(min(MAX_BY, len(schema))),
-        files=_files(release, question),
-        python=_python(form),
-    )
-
-
-def _ask_number(
-    publications: Publications,
-    release: Published,
-    manifest: JsonObject,
-    asked: list[tuple[str, str]],
-) -> Response:
-    if manifest.get("mean"):
+    if not _can_ask(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
-    number = number_name(manifest)
-    form = read_number_form(asked, manifest["range"], number)
-    return _asking_page(
-        "release_ask_number.html",
-        (publications, release, manifest),
-        form.question if form.asks else None,
-        form=form,
-        figures=FIGURES,
-        number=number,
-        files=_files(release, form.parameters),
-        python=form.python,
-    )
-
-
-def _asking_page(
-    template: str,
-    of: tuple[Publications, Published, JsonObject],
-    question: Question | None,
-    **more: Any,
-) -> Response:
-    """The form and, if something is asked, its answer or why there is none."""
-    publications, release, manifest = of
+    form: Form | NumberForm
+    if "range" in manifest:
+        form = read_number_form(asked, manifest["range"], _number_name(manifest))
+    else:
+        form = read_form(schema_from_json(json.loads(publications.schema(release))), asked)
     answer: Answer | AnswerTable | None = None
     fault, status = "", 200
-    if question is not None:
+    if form.asks:
         try:
-            answer = publications.ask(release, question)
+            answer = publications.ask(release, form.question)
         except InputError as error:
             fault, status = str(error), 422
         except TooManyQuestions as error:
             fault, status = str(error), 429
     frame = _frame(release, manifest, "/ask")
     return page(
-        template,
+        form.template,
         title=f"Ask: {frame['name']}",
         heading="Ask this release",
         subtitle=frame["name"],
         status=status,
         fault=fault,
         shown_answer=None if answer is None else shown_answer(answer),
-        **more,
+        form=form,
+        files=_files(release, form.parameters),
+        python=form.python,
         **frame,
     )
 
@@ -240,18 +284,6 @@ def _files(release: Published, question: list[tuple[str, str]]) -> list[tuple[st
         )
         for name in ("CSV", "JSON", "Parquet")
     ]
-
-
-def _python(form: Form) -> str:
-    """The lines that give the same answer in Python."""
-    question = form.question
-    words = [f"{name}={text!r}" for name in ("where", "given") if (text := getattr(question, name))]
-    call = (
-        f"table({', '.join([repr(list(question.by)), *words])})"
-        if question.by
-        else f"query({', '.join(words)})"
-    )
-    return f'import dither\n\nrelease = dither.load_release("release")  # folder.zip, unpacked\nrelease.{call}'
 
 
 def _download(publications: Publications, release: Published, public_url: str | None) -> Response:
@@ -287,7 +319,7 @@ def _citation(publications: Publications, release: Published, public_url: str | 
 
 def _compare(publications: Publications, release: Published, other: Published | None) -> Response:
     manifest = json.loads(publications.manifest(release))
-    if about_a_number(manifest):
+    if not _can_compare(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     frame = _frame(release, manifest, "/compare")
     offered: list[tuple[str, str, JsonObject]] = []
@@ -295,14 +327,13 @@ def _compare(publications: Publications, release: Published, other: Published | 
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:
-            told = json.loads(publications.manifest(publications.find(campaign, False)))
-        except NoRelease:  # taken back this very moment
+            candidate = json.loads(publications.manifest(publications.find(campaign, False)))
+        except NoRelease:
+            # The release was withdrawn in the mean time.
             continue
-        if (
-            not about_a_number(told)
-            and told["schema_fingerprint"] == manifest["schema_fingerprint"]
-        ):
-            offered.append((campaign, title_of(told), told))
+        same = candidate.get("schema_fingerprint") == manifest["schema_fingerprint"]
+        if same and _can_compare(candidate):
+            offered.append((campaign, title_of(candidate), candidate))
     compared, second, fault = [], None, ""
     if other is not None:
         second = json.loads(publications.manifest(other))
@@ -316,7 +347,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
         heading="Two releases side by side",
         subtitle=frame["name"],
         status=422 if fault else 200,
-        offered=[(campaign, title, told["participants"]) for campaign, title, told in offered],
+        offered=[(campaign, title, facts["participants"]) for campaign, title, facts in offered],
         chosen="" if other is None else other.campaign,
         first=manifest,
         second=second,
@@ -327,12 +358,13 @@ def _compare(publications: Publications, release: Published, other: Published | 
     )
 
 
-def _card(entry: ComparedAttribute) -> dict[str, Any]:
+def _card(entry: _ComparedAttribute) -> dict[str, Any]:
     """One attribute: two charts and a table of differences, the largest ones first."""
     ordered = sorted(
         entry.values, key=lambda value: -max(value.first.estimate, value.second.estimate)
     )[:20]
-    kept = [value for value in entry.values if value in ordered]  # in the schema's order
+    # In the schema's order.
+    kept = [value for value in entry.values if value in ordered]
     charts = [
         bar_chart([getattr(value, side) for value in kept], f"{entry.name}, {side} release")
         for side in ("first", "second")

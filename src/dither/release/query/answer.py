@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Unit = Literal["share", "number"]
-_SHOWN = 40  # rows of a table on a page or in a picture
+# Rows of a table on a page or in a chart.
+_SHOWN = 40
 
 
 class Source(Protocol):
-    """What answers questions; two answers of one source can be set against each other."""
+    """Answers questions; two answers of one source can be subtracted or divided."""
 
     def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
         """The figure with its interval."""
@@ -43,10 +44,16 @@ class Source(Protocol):
 class Answer:
     """A figure with its uncertainty.
 
-    `low` and `high` are its interval of the given `level`; `standard_error` is the root mean squared error, scatter and bias
-    together. All three are None where none can be had, and `warnings` then say why. `people` is how many participants it
-    stands for. `basis` says what it rests on: the fitted model, the reports about just these attributes, or both. `a - b` and
-    `a / b` are answers too, with the covariance of the two taken into account.
+    `a - b` and `a / b` are answers too and account for the covariance of both.
+
+    Attributes:
+        low: Lower end of the interval of the given `level`; None without an interval,
+            with the reason in `warnings`.
+        high: Upper end.
+        standard_error: Root mean squared error, scatter and bias together.
+        people: Number of participants that the figure is about.
+        basis: Source of the figure: the fitted model, the reports about these
+            attributes, or both.
     """
 
     asked: str
@@ -155,9 +162,10 @@ class AnswerRow:
 
 @dataclass(frozen=True, repr=False)
 class AnswerTable:
-    """A figure for each combination of the values of some attributes, the last one fastest; see `Answer`.
+    """A figure for each combination of some attributes' values, the last one fastest.
 
-    With `simultaneous` all intervals hold together with the chance `level`, else each on its own.
+    See `Answer`. With `simultaneous` all intervals cover together with probability
+    `level`, otherwise each does.
     """
 
     asked: str
@@ -198,7 +206,7 @@ class AnswerTable:
         }
 
     def to_arrow(self) -> pa.Table:
-        """A PyArrow table: a column for each attribute, `estimate`, `low`, `high` and `standard_error`."""
+        """A PyArrow table: the attributes, `estimate`, `low`, `high` and `standard_error`."""
         columns: dict[str, list[object]] = {
             name: [row.values[i] for row in self.rows] for i, name in enumerate(self.by)
         }
@@ -218,7 +226,7 @@ class AnswerTable:
         return as_polars(self.to_arrow())
 
     def plot(self) -> Picture:
-        """The figures and their intervals, a picture for a notebook; of many rows the largest."""
+        """A chart of the figures and their intervals for a notebook; of many rows the largest."""
         bars = [
             Bar(" | ".join(map(str, row.values)), row.estimate, row.low, row.high)
             for row in self._shown()
@@ -271,7 +279,7 @@ def shown(value: float, unit: Unit) -> str:
 
 
 def interval_heading(level: float) -> str:
-    """What stands above intervals."""
+    """The heading of a column of intervals."""
     return f"{100 * level:.4g} % interval"
 
 

@@ -44,18 +44,20 @@ from dither.types import Floats
 # Estimates weighted sums over the cells of a grid, all at once.
 LinearSource = Callable[[Grid, Sequence[Floats]], LinearAnswer]
 
-_STEPS = 8  # of the search inside each bin
+# Steps of the search inside each bin.
+_STEPS = 8
 _MAX_POINTS = 4_000
 
 
 def invert(
     ends: tuple[Floats, Floats], sums: Floats, covariance: Floats, level: float, reach: float
 ) -> tuple[float, float, float]:
-    """The place below which a share `level` lies, and its interval; NaN where none is known.
+    """The quantile of a share `level`, and its interval; NaN if unknown.
 
-    `sums` are the shares of people in stretches between their `ends`, evenly spread there. The interval holds every place x that is
-    not ruled out: A(x) - level B lies within `reach` of its own standard errors of zero, A(x) being the people up to x and B all
-    of them. It is found on a grid, to within a small part of a stretch.
+    `sums` are the shares of people between consecutive `ends`, evenly spread there. The
+    interval has all places x that are not rejected: A(x) - level B is within `reach` of
+    its standard errors of zero, with A(x) the people up to x and B all of them. It is
+    found on a grid, to a small part of a stretch.
     """
     total = float(sums.sum())
     if not total > 0:
@@ -83,7 +85,7 @@ def invert(
 
 
 def _crossing(x: Floats, rising: Floats) -> float:
-    """Where a rising line through points first reaches zero; an end if it begins above it or never does."""
+    """The first zero of a rising line through points; an end of the line if it has none."""
     first = int(np.searchsorted(rising, 0.0, side="left"))
     if first in (0, len(x)):
         return float(x[min(first, len(x) - 1)])
@@ -92,7 +94,7 @@ def _crossing(x: Floats, rising: Floats) -> float:
 
 
 def _place(at: float, ends: tuple[Floats, Floats]) -> float:
-    """The place of a point that is numbered by its stretch and its part of it: 2.5 is the middle of the third."""
+    """The place of a point given as stretch plus fraction: 2.5 is mid-way in the third."""
     stretch = min(max(math.ceil(at) - 1, 0), len(ends[0]) - 1)
     low, high = ends[0][stretch], ends[1][stretch]
     return float(low + (high - low) * (at - stretch))
@@ -103,9 +105,9 @@ class Inquiry:
 
     Args:
         schema: The attributes.
-        units: What an attribute's numbers are multiples of, where that is known.
+        units: The unit of an attribute's numbers, where known.
         linear: Estimates weighted sums over cells, as shares of all people.
-        population: How many people the shares are of.
+        population: The number of people.
     """
 
     def __init__(
@@ -149,11 +151,11 @@ class Inquiry:
             [found.who for found in sums],
             list(dict.fromkeys(found.of for found in sums if found.of)),
         )
-        told = self._linear(
+        answer = self._linear(
             grid,
             [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))],
         )
-        evaluation = Evaluation(sums, told, _reach(level, told.freedom))
+        evaluation = Evaluation(sums, answer, _reach(level, answer.freedom))
         estimate = evaluation.estimate(quantity)
         notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
         if estimate.divisor_unsure:
@@ -168,9 +170,9 @@ class Inquiry:
             standard_error=_known(estimate.standard_error),
             level=level,
             people=self._people(quantity, evaluation),
-            basis=told.basis,
+            basis=answer.basis,
             unit=_unit(quantity),
-            warnings=tuple(dict.fromkeys([*notes, *_cautions(told)])),
+            warnings=tuple(dict.fromkeys([*notes, *_cautions(answer)])),
             _quantity=quantity,
             _source=self,
         )
@@ -200,19 +202,20 @@ class Inquiry:
                 f"a table of {count:,} rows over {weights.size:,} cells is too large; ask by fewer attributes",
                 where="by",
             )
-        # The attributes of the table come first on the grid and have a group for each code: a row is a slice of the weights.
+        # The attributes of the table come first on the grid and have a group for each code, so
+        # a row is a slice of the weights.
         slices = weights.reshape(count, -1)
         rows = np.zeros((count, *slices.shape))
         rows[np.arange(count), np.arange(count)] = slices
         questions = list(rows.reshape(count, *weights.shape))
         conditional = share.given != EVERYONE
-        told = self._linear(
+        answer = self._linear(
             grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions
         )
-        reach = _reach(level ** (1 / count) if simultaneous else level, told.freedom)
-        estimates, errors, low, high = _shares(told, count, conditional, reach)
+        reach = _reach(level ** (1 / count) if simultaneous else level, answer.freedom)
+        estimates, errors, low, high = _shares(answer, count, conditional, reach)
         notes = list(notes_of(nodes))
-        if np.isnan(low).all() and not np.isnan(told.covariance).all():
+        if np.isnan(low).all() and not np.isnan(answer.covariance).all():
             notes.append(UNSURE_DIVISOR)
         labels = product(*(self.reader.schema[name].labels for name in names))
         found = tuple(
@@ -222,9 +225,9 @@ class Inquiry:
             for i, values in enumerate(labels)
         )
         asked = question_words("share", where, given)
-        warnings = tuple(dict.fromkeys([*notes, *_cautions(told)]))
+        warnings = tuple(dict.fromkeys([*notes, *_cautions(answer)]))
         return AnswerTable(
-            asked, tuple(names), found, level, told.basis, simultaneous, warnings=warnings
+            asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
 
     def quantiles(
@@ -235,7 +238,7 @@ class Inquiry:
         given: Where | None,
         level: float,
     ) -> AnswerTable:
-        """The numbers below which given shares of the people lie, for whom `where` and `given` hold."""
+        """Quantiles of an attribute's numbers over people for whom `where` and `given` hold."""
         found = self.reader.attribute(attribute)
         if found.kind not in ("numeric", "duration"):
             raise ParameterError(
@@ -258,26 +261,26 @@ class Inquiry:
             np.multiply.outer(side.shares[:, part], classes[part])
             for part in range(side.shares.shape[1])
         ]
-        told = self._linear(grid, questions)
+        answer = self._linear(grid, questions)
         kept = ~np.isnan(side.parts.low)
         ends = side.parts.low[kept], side.parts.high[kept]
-        covariance, scale = told.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
+        covariance, scale = answer.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
         rows = []
         for one in wanted:
             places = invert(
-                ends, told.estimates[kept], covariance, one, _reach(level, told.freedom)
+                ends, answer.estimates[kept], covariance, one, _reach(level, answer.freedom)
             )
             estimate, low, high = (
                 place if math.isnan(place) else scale.rounded(place) for place in places
             )
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
-        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(told)]
+        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(answer)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = question_words(f"quantiles of {found.name}", where, given)
         warnings = tuple(dict.fromkeys(notes))
         return AnswerTable(
-            asked, ("level",), tuple(rows), level, told.basis, unit="number", warnings=warnings
+            asked, ("level",), tuple(rows), level, answer.basis, unit="number", warnings=warnings
         )
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
@@ -302,7 +305,7 @@ class Inquiry:
         return float(np.clip(share, 0.0, 1.0)) * self._population
 
     def _bounds(self, quantity: Quantity) -> tuple[float, float]:
-        """Between what a figure must lie."""
+        """The range of possible values of a figure."""
         if isinstance(quantity, Share):
             return 0.0, 1.0
         if isinstance(quantity, Mean):
@@ -315,7 +318,7 @@ class Inquiry:
         return (0.0 if shares else -math.inf), math.inf
 
     def _discretised(self, quantity: Quantity, evaluation: Evaluation) -> list[Notice]:
-        """By how much means may move when people lie in their bins otherwise than evenly."""
+        """Possible change of means if people are not evenly spread in their bins."""
         out = []
         for reach in _reaches(quantity):
             base = Sum(reach.who)
@@ -359,7 +362,7 @@ def counted(share: Answer, population: float) -> Answer:
 
 UNSURE_DIVISOR = Notice(
     "divisor-unsure",
-    "no interval: the share of people that it is divided by cannot be told from zero",
+    "no interval: the share of people in the denominator may be zero within its error",
 )
 
 
@@ -369,10 +372,10 @@ def _reach(level: float, freedom: float) -> float:
 
 
 def _shares(
-    told: LinearAnswer, count: int, conditional: bool, reach: float
+    answer: LinearAnswer, count: int, conditional: bool, reach: float
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """A table's estimates, standard errors and interval ends; the last sum is what the others are shares of, if they are."""
-    top, variances = told.estimates[:count], np.diag(told.covariance)[:count]
+    """A table's estimates, standard errors and interval ends; the last sum may be the divisor."""
+    top, variances = answer.estimates[:count], np.diag(answer.covariance)[:count]
     if not conditional:
         errors = np.sqrt(np.maximum(variances, 0.0))
         return (
@@ -381,9 +384,9 @@ def _shares(
             *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)),
         )
     base, crossed, spread = (
-        told.estimates[-1],
-        told.covariance[:count, -1],
-        float(told.covariance[-1, -1]),
+        answer.estimates[-1],
+        answer.covariance[:count, -1],
+        float(answer.covariance[-1, -1]),
     )
     low, high = fieller(top, float(base), (variances, crossed, spread), reach)
     if not base > 0:
@@ -403,10 +406,10 @@ def _known(value: Floats | float) -> float | None:
     return None if math.isnan(value) else float(value)
 
 
-def _cautions(told: LinearAnswer) -> list[Notice]:
-    if np.isnan(told.covariance).any():
-        return [Notice("no-interval", told.caution or "no interval can be had for this question")]
-    return [Notice("caution", told.caution)] if told.caution else []
+def _cautions(answer: LinearAnswer) -> list[Notice]:
+    if np.isnan(answer.covariance).any():
+        return [Notice("no-interval", answer.caution or "no interval can be had for this question")]
+    return [Notice("caution", answer.caution)] if answer.caution else []
 
 
 def _unit(quantity: Quantity) -> Unit:
@@ -425,7 +428,7 @@ def _answered(attribute: Attribute) -> Node:
 
 
 def _numbers(attribute: Attribute) -> Floats:
-    """The number that each code stands for; an error where some answer is no number."""
+    """The number of each code; an error if an answer is not a number."""
     if attribute.bounds is None or attribute.kind in ("date", "datetime"):
         raise ParameterError(
             f"{attribute.name} is {attribute.kind} and its values are no numbers; ask for shares instead",

@@ -1,7 +1,8 @@
-"""Questions as weights over cells of grouped values, so that one about many attributes stays small.
+"""Questions as weights over cells of grouped values, which keeps large questions small.
 
-Codes of an attribute that every comparison treats alike are one group: "aged 50 or more" needs two groups of ages. A bin that a
-comparison divides falls into parts; a part's weight is its share of the bin, whatever the other attributes say.
+Codes of an attribute that all comparisons treat alike form one group: "aged 50 or more"
+needs two groups of ages. A bin that a comparison divides has parts; a part's weight is
+its share of the bin, independent of the other attributes.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ from dither.release.query.expression import (
 from dither.schema import Attribute
 from dither.types import Flags, Floats, Indices
 
-MAX_CELLS = 1_000_000  # of grouped values
-MAX_ROWS = 2_000  # of a table
-MAX_WEIGHTS = 20_000_000  # rows times cells: 160 MB
+# Cells of grouped values.
+MAX_CELLS = 1_000_000
+# Rows of a table.
+MAX_ROWS = 2_000
+# Rows times cells: 160 MB.
+MAX_WEIGHTS = 20_000_000
 
 
 @dataclass(frozen=True)
-class Parts:
-    """An attribute's values cut where comparisons cut them: each part's code, ends on the line and share of the code."""
+class _Parts:
+    """An attribute's values cut by comparisons: each part's code, ends and share of the code."""
 
     codes: Indices
     low: Floats
@@ -48,26 +52,27 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Side:
+class _Side:
     """One attribute of a grid.
 
-    Its parts are classed: `classes` are what questions tell apart, `truths` which of them fulfil a condition. `groups[code]` is
-    a code's group and `shares[group, class]` the share of the group's people in a class. A detailed side has every part as a
-    class and every code as a group.
+    Its parts are classified: `classes` are distinguished by the questions, `truths` has
+    the classes that fulfil a condition. `groups[code]` is a code's group and
+    `shares[group, class]` the share of the group's people in a class. A detailed side
+    has a class for each part and a group for each code.
     """
 
     attribute: Attribute
     groups: Indices
     shares: Floats
     truths: Mapping[Condition, Flags]
-    parts: Parts
+    parts: _Parts
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The product of some attributes' groups, and what questions weigh in it."""
+    """The product of some attributes' groups, with the weights of questions."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[_Side, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,7 +89,7 @@ class Grid:
         return self.names.index(name)
 
     def holds(self, node: Node) -> Floats:
-        """1 for the combinations of classes for which it holds, else 0, one axis per attribute."""
+        """1 for combinations of classes that fulfil the node, else 0, one axis per attribute."""
         shape = tuple(side.shares.shape[1] for side in self.sides)
         return np.broadcast_to(self._flags(node), shape).astype(np.float64)
 
@@ -116,21 +121,26 @@ class Grid:
 
 
 def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] = ()) -> Grid:
-    """The grid that these questions need, with the `detailed` attributes first; a clear error if it is too large."""
+    """Build the grid of these questions, with the `detailed` attributes first.
+
+    Raises:
+        ParameterError: The grid would be too large.
+    """
     found: dict[str, list[Condition]] = {name: [] for name in detailed}
     for node in nodes:
         for condition in conditions(node):
             found.setdefault(condition.attribute, []).append(condition)
-    if not found:  # everybody: a sum over any attribute
+    # A question about all people is a sum over any attribute.
+    if not found:
         found[reader.schema.names[0]] = []
     sides = tuple(
         _build_side(
             reader.schema[name],
-            list(dict.fromkeys(told)),
+            list(dict.fromkeys(asked)),
             reader.scales.get(name),
             name in detailed,
         )
-        for name, told in found.items()
+        for name, asked in found.items()
     )
     cells = max(math.prod(side.shares.shape[axis] for side in sides) for axis in (0, 1))
     if cells > MAX_CELLS:
@@ -143,11 +153,15 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
 
 
 def _build_side(
-    attribute: Attribute, told: Sequence[Condition], scale: Scale | None, detailed: bool
-) -> Side:
+    attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None, detailed: bool
+) -> _Side:
     """One attribute's groups and classes under these conditions."""
-    parts = _cut(attribute, told, scale)
-    flags = np.stack([_fulfilled(parts, condition) for condition in told], axis=1) if told else None
+    parts = _cut(attribute, conditions, scale)
+    flags = (
+        np.stack([_fulfilled(parts, condition) for condition in conditions], axis=1)
+        if conditions
+        else None
+    )
     if detailed:
         classes, marks = np.arange(len(parts.codes)), flags
     elif flags is None:
@@ -157,17 +171,19 @@ def _build_side(
         classes = classes.reshape(-1)
     count = int(classes.max()) + 1
     groups, shares = _group(parts, classes, count, attribute.cardinality, detailed)
-    truths = {} if marks is None else {condition: marks[:, i] for i, condition in enumerate(told)}
-    return Side(attribute, groups, shares, truths, parts)
+    truths = (
+        {} if marks is None else {condition: marks[:, i] for i, condition in enumerate(conditions)}
+    )
+    return _Side(attribute, groups, shares, truths, parts)
 
 
-def _cut(attribute: Attribute, told: Sequence[Condition], scale: Scale | None) -> Parts:
+def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None) -> _Parts:
     codes = np.arange(attribute.cardinality)
     if scale is None:
         places = codes.astype(np.float64)
-        return Parts(codes, places, places, np.ones(len(codes)))
+        return _Parts(codes, places, places, np.ones(len(codes)))
     codes, low, high = codes[: attribute.answers], scale.low, scale.high
-    for cut in {cut for condition in told for span in condition.spans for cut in span}:
+    for cut in {cut for condition in conditions for span in condition.spans for cut in span}:
         divided = (low < cut) & (cut < high)
         if divided.any():
             codes, low = (
@@ -178,23 +194,24 @@ def _cut(attribute: Attribute, told: Sequence[Condition], scale: Scale | None) -
     order = np.lexsort((low, codes))
     codes, low, high = codes[order], low[order], high[order]
     shares = (high - low) / (scale.high - scale.low)[codes]
-    if attribute.missing:  # on no line: NaN lies in no span
+    # A missing answer has no place on the line: NaN is in no span.
+    if attribute.missing:
         codes, shares = np.append(codes, attribute.answers), np.append(shares, 1.0)
         low, high = np.append(low, np.nan), np.append(high, np.nan)
-    return Parts(codes, low, high, shares)
+    return _Parts(codes, low, high, shares)
 
 
-def _fulfilled(parts: Parts, condition: Condition) -> Flags:
-    told: Flags = np.isin(parts.codes, list(condition.codes))
+def _fulfilled(parts: _Parts, condition: Condition) -> Flags:
+    flags: Flags = np.isin(parts.codes, list(condition.codes))
     for low, high in condition.spans:
-        told |= (parts.low >= low) & (parts.high <= high)
-    return told
+        flags |= (parts.low >= low) & (parts.high <= high)
+    return flags
 
 
 def _group(
-    parts: Parts, classes: Indices, count: int, cardinality: int, detailed: bool
+    parts: _Parts, classes: Indices, count: int, cardinality: int, detailed: bool
 ) -> tuple[Indices, Floats]:
-    """Codes whose parts are all of one class share a group; a code that is divided between classes has its own."""
+    """Group codes whose parts are all in one class; a divided code is a group by itself."""
     first = np.full(cardinality, -1)
     first[parts.codes[::-1]] = classes[::-1]
     divided = np.zeros(cardinality, bool)

@@ -1,12 +1,13 @@
-"""Questions as text or as a mapping, read into a tree of conditions; nothing of the text is ever run.
+"""Read questions, given as text or as a mapping, into a tree of conditions without running them.
 
     sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']
     not (married or attr['hours-per-week'] > 40)
 
-Python's own parser reads the text (`ast`, which evaluates nothing) and a whitelist of its nodes is understood: comparisons, chained
-or not, `in`, `not in`, `and`, `or`, `not`, `between(name, low, high)` with both ends in, names of attributes, and text, numbers,
-True, False and None (missing). An attribute whose name is no Python name is written `attr['its name']`. A boolean attribute may
-stand alone.
+Python's parser reads the text (`ast`, which evaluates nothing), and a whitelist of
+nodes is accepted: comparisons, chained or not, `in`, `not in`, `and`, `or`, `not`,
+`between(name, low, high)` with both ends included, names of attributes, and text,
+numbers, True, False and None (missing). An attribute whose name is not a Python name is
+written `attr['its name']`. A boolean attribute is a condition by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ from dither.types import Floats, Indices
 
 @dataclass(frozen=True)
 class Scale:
-    """Each code's stretch from `low` to `high`, in units if numbers are `counted`; `atoms` are numbers with a code of their own."""
+    """Each code's stretch from `low` to `high`.
+
+    Ends are in units if numbers are `counted`; `atoms` are numbers with a separate
+    code.
+    """
 
     low: Floats
     high: Floats
@@ -71,7 +76,10 @@ class Scale:
 
 
 def _scale_of(attribute: Attribute, unit: float | None) -> Scale:
-    """The scale of an attribute whose numbers are multiples of `unit`, None for any; bins without a multiple are not counted."""
+    """The scale of an attribute with numbers in multiples of `unit`, or None.
+
+    Bins without a multiple are not counted.
+    """
     ends = np.repeat(np.array(attribute.line.ends, dtype=np.float64), attribute.turns, axis=0)
     atoms = frozenset(attribute.atoms)
     if unit is not None:
@@ -108,7 +116,7 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True)
 class Condition:
-    """Holds for people whose code is in `codes`, or whose number lies in one of the half-open `spans` of the attribute's line."""
+    """Holds for codes in `codes`, and for numbers in one of the half-open `spans`."""
 
     attribute: str
     codes: frozenset[int] = frozenset()
@@ -119,7 +127,11 @@ class Condition:
 def compare(
     attribute: Attribute, operator: Operator, value: object, scale: Scale | None
 ) -> Condition:
-    """People whose value stands in this relation to the given one; a clear error if that makes no sense for the attribute."""
+    """The condition that compares an attribute with a value.
+
+    Raises:
+        ParameterError: The comparison is not defined for the attribute.
+    """
     if value is None or (value == MISSING and value not in attribute.codes):
         return _missing(attribute, operator)
     if scale is not None:
@@ -130,7 +142,7 @@ def compare(
 
 
 def between(attribute: Attribute, low: object, high: object, scale: Scale | None) -> Condition:
-    """People from `low` up to, not including, `high`; None leaves an end open. For numbers only."""
+    """The condition that a number is in [low, high); None leaves an end open."""
     if scale is None:
         raise ParameterError(
             f"{attribute.name} is {attribute.kind}: a range (low, high) is for numbers; list the values instead",
@@ -148,8 +160,8 @@ def between(attribute: Attribute, low: object, high: object, scale: Scale | None
     )
 
 
-def suggestion(word: str, known: Collection[str]) -> str:
-    """`; did you mean 'x'?` where a known word is near, else the known words."""
+def _suggestion(word: str, known: Collection[str]) -> str:
+    """`; did you mean 'x'?` if a similar word is known, otherwise the known words."""
     folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), folded, 1)
     if near:
@@ -175,7 +187,7 @@ def _missing(attribute: Attribute, operator: Operator) -> Condition:
 def _code(attribute: Attribute, value: object) -> int:
     code = Matcher(attribute).code(value)
     if code < 0:
-        words = suggestion(str(value), attribute.labels)
+        words = _suggestion(str(value), attribute.labels)
         raise ParameterError(
             f"{attribute.name} has no value {_short(value)}; {words}",
             where=attribute.name,
@@ -185,7 +197,7 @@ def _code(attribute: Attribute, value: object) -> int:
 
 
 def _ordered_codes(attribute: Attribute, operator: Operator, value: object) -> Iterable[int]:
-    """Codes before or after a value: numbers by size, an ordinal attribute's labels by their place in the schema."""
+    """Codes before or after a value: numbers by size, ordinal labels by schema order."""
     numbers = [
         v for v in attribute.values if isinstance(v, (int, float)) and not isinstance(v, bool)
     ]
@@ -286,21 +298,24 @@ def _outside(attribute: Attribute, words: str) -> Notice:
 def _short(value: object) -> str:
     try:
         shown = repr(value)
-    except ValueError:  # a whole number of thousands of digits
+    except ValueError:
+        # Python does not print integers of thousands of digits.
         return "a number that long"
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 
 Where = str | Mapping[str, object]
 
-LONGEST = 4_000  # characters of a question
-DEEPEST = 60  # levels of it
+# Characters of a question.
+LONGEST = 4_000
+# Nesting levels of a question.
+DEEPEST = 60
 MAX_NODES = 2_000
 
 
 @dataclass(frozen=True)
 class Constant:
-    """Everybody, or nobody."""
+    """True or false for all people."""
 
     value: bool
 
@@ -332,8 +347,10 @@ EVERYONE = Constant(True)
 
 def both(*parts: Node) -> Node:
     """People for whom all of these hold."""
-    told = tuple(part for part in parts if part != EVERYONE)
-    return told[0] if len(told) == 1 else All(told) if told else EVERYONE
+    restricting = tuple(part for part in parts if part != EVERYONE)
+    return (
+        restricting[0] if len(restricting) == 1 else All(restricting) if restricting else EVERYONE
+    )
 
 
 def conditions(node: Node) -> Iterator[Condition]:
@@ -348,7 +365,7 @@ def conditions(node: Node) -> Iterator[Condition]:
 
 
 def notes_of(nodes: Collection[Node]) -> tuple[Notice, ...]:
-    """What whoever reads the answer must know of the comparisons, each once."""
+    """Warnings about the comparisons, without repeats."""
     return tuple(
         dict.fromkeys(note for node in nodes for found in conditions(node) for note in found.notes)
     )
@@ -356,7 +373,7 @@ def notes_of(nodes: Collection[Node]) -> tuple[Notice, ...]:
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads questions about a schema; `units` has what an attribute's numbers are multiples of, where that is known."""
+    """Reads questions about a schema; `units` has known units of attributes' numbers."""
 
     schema: Schema
     units: Mapping[str, float] = field(default_factory=dict)
@@ -367,7 +384,11 @@ class Reader:
         return {a.name: _scale_of(a, self.units.get(a.name)) for a in self.schema if a.on_line}
 
     def read(self, where: Where | None) -> Node:
-        """The tree of a question; None asks for everybody. One clear line says what cannot be understood."""
+        """Read a question into a tree; None means all people.
+
+        Raises:
+            ParameterError: The question cannot be understood; the message says why.
+        """
         if where is None:
             return EVERYONE
         if isinstance(where, Mapping):
@@ -389,7 +410,7 @@ class Reader:
             if len(alike) != 1:
                 shown = str(name)[:80]
                 raise ParameterError(
-                    f"no attribute {shown!r}; {suggestion(shown, names)}", where=shown, value=name
+                    f"no attribute {shown!r}; {_suggestion(shown, names)}", where=shown, value=name
                 )
             name = alike[0]
         return self.schema[str(name)]
@@ -434,6 +455,7 @@ class Reader:
         )
 
 
+# Each comparison, and whether it or its negation is meant.
 _OPERATORS: dict[type[ast.cmpop], tuple[Operator, bool]] = {
     ast.Eq: ("==", True),
     ast.NotEq: ("==", False),
@@ -443,7 +465,7 @@ _OPERATORS: dict[type[ast.cmpop], tuple[Operator, bool]] = {
     ast.LtE: ("<=", True),
     ast.Gt: (">", True),
     ast.GtE: (">=", True),
-}  # the comparison, and whether it or its opposite is meant
+}
 
 
 class _Text:
@@ -462,7 +484,8 @@ class _Text:
             )
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Python's opinion of the text's style
+                # Python warns about the style of the text.
+                warnings.simplefilter("ignore")
                 parsed = ast.parse(flat, mode="eval").body
         except SyntaxError as error:
             near = flat[max((error.offset or 1) - 1, 0) :][:20]
@@ -532,10 +555,9 @@ class _Text:
         elif second is not None:
             held = self.reader.compare(second, FLIPPED[sign], self._value(left))
         else:
+            # Raises an error for a side that is neither an attribute nor a value.
             for side in (left, right):
-                self._value(
-                    side
-                )  # says what is wrong with what is neither an attribute nor a value
+                self._value(side)
             raise ParameterError(
                 f"{self._said(left)} and what follows compares no attribute", where="where"
             )
@@ -563,7 +585,7 @@ class _Text:
         )
 
     def _named(self, node: ast.expr, other: ast.expr | None = None) -> Attribute | None:
-        """The attribute that a node names, None if it is something else; `other` is what it is compared with."""
+        """The attribute that a node names, or None; `other` is the other operand."""
         if isinstance(node, ast.Name):
             if (
                 other is not None
@@ -635,7 +657,7 @@ def _cut(text: str) -> str:
 
 
 def question_words(what: str, where: Where | None, given: Where | None) -> str:
-    """The question in words."""
+    """The question as a phrase."""
     of = "" if where is None else f" {'with' if what == 'share' else 'where'} {_one_line(where)}"
     among = "" if given is None else f" given {_one_line(given)}"
     return f"{what}{of}{among}"

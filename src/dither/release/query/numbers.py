@@ -73,7 +73,7 @@ class NumberInquiry:
         return self.cells.partition.edges[0], self.cells.partition.edges[-1]
 
     def share(self, low: float, high: float, level: float) -> Answer:
-        """The share of people in [low, high); everybody where that is the whole range, whose end is closed."""
+        """The share of people in [low, high); the end of the whole range is included."""
         low, high = (float(check_finite("a range's end", _plain(end))) for end in (low, high))
         check_between("level", level, 0, 1, ends="()")
         first, last = self._ends
@@ -151,16 +151,16 @@ class NumberInquiry:
         raw = float(np.clip(middle, *self._ends))
         (known,) = ask(self.cells, [squared_distance(partition, raw)])
         noise = max(mean.errors) ** 2 - (middle - raw) ** 2
-        slack = (
-            (mean.most - mean.least) / 2
-        ) ** 2  # the squared distance of any mean that the cells allow from the middle one
+        # Largest squared distance of a mean that the cells allow from the middle one.
+        slack = ((mean.most - mean.least) / 2) ** 2
         estimate = known.estimate - (mean.estimate - raw) ** 2
         if self.cells.smoothed is None:
             estimate = known.estimate + noise
         square = math.sqrt(2) * max(mean.errors) ** 2
         errors = (math.hypot(known.errors[0], square), math.hypot(known.errors[1], square))
         known = Stretch(estimate, known.least + noise - slack, known.most + noise, errors)
-        most = ((self._ends[1] - self._ends[0]) / 2) ** 2  # half of the people at each end
+        # The variance is largest with half of the people at each end.
+        most = ((self._ends[1] - self._ends[0]) / 2) ** 2
         return self._answer(
             "variance", known, level, (0.0, most), self._notes(number(partition)), "number"
         )
@@ -208,7 +208,7 @@ class NumberInquiry:
         notes: tuple[Notice, ...],
         unit: Unit,
     ) -> Answer:
-        """The interval within what is possible at all, and the estimate within the interval."""
+        """Cut the interval to possible values and the estimate to the interval."""
         low, high = (float(np.clip(end, *ends)) for end in known.interval(level))
         estimate = min(max(known.estimate, low), high)
         people = estimate * self.cells.population if unit == "share" else None
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
 
 
 def number_schema(name: str, edges: Sequence[float]) -> Schema:
-    """The schema of one number: its cells as bins where an attribute can have them, else two halves."""
+    """The schema of one number: its cells as bins if an attribute allows it, else two halves."""
     ends = tuple(map(float, edges))
     if not 3 <= len(ends) <= MAX_VALUES + 1:
         ends = (ends[0], (ends[0] + ends[-1]) / 2, ends[-1])
@@ -231,12 +231,12 @@ def number_schema(name: str, edges: Sequence[float]) -> Schema:
 
 @dataclass(frozen=True)
 class NumberQuestions:
-    """Questions about one number in the words of every release.
+    """Questions about one number, with the interface of all releases.
 
     Args:
         schema: The one attribute.
-        cells: What the reports say of each cell; None where the method keeps no cells.
-        collected_mean: The mean, where nothing else was collected.
+        cells: The estimates of the cells; None if the method keeps none.
+        collected_mean: The mean, if nothing else was collected.
         edges: The bins of a table by the attribute.
         method: The method's name, for errors.
     """
@@ -312,7 +312,7 @@ class NumberQuestions:
     def mean(
         self, attribute: str, where: Where | None, given: Where | None, level: float
     ) -> Answer:
-        """The mean number. That of the method `mean` is not cut to the range, which would bias it."""
+        """The mean. That of the method `mean` is not cut to the range, which would bias it."""
         self._check(attribute)
         self._refuse("where", where)
         self._refuse("given", given)
@@ -395,7 +395,7 @@ def _bin(attribute: Attribute, code: int) -> tuple[float, float]:
 
 
 def _holds(node: Node, attribute: Attribute, number: float) -> bool:
-    """Whether a number that is no end of a span meets a question."""
+    """Whether a number inside a span fulfils a question."""
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, Condition):

@@ -1,9 +1,10 @@
-"""Figures made of sums over cells: shares, means, differences and ratios, with the error that the sums' covariance gives them.
+"""Figures computed from sums over cells: shares, means, differences and ratios, with their errors.
 
-Every figure is a function of a few sums; its value comes with its gradient, so that its variance is g' C g (the delta method). The
-interval of a quotient a / b is Fieller's: all r for which a - r b lies within its own error of zero, which is exact for normal
-errors and never pretends where b itself cannot be told from zero (Fieller, Some problems in interval estimation, J. R. Statist.
-Soc. B 16, 1954).
+A figure is a function of a few sums; its value comes with its gradient g, so its
+variance is g' C g (delta method). The interval of a quotient a / b is Fieller's: all r
+for which a - r b is within its error of zero. That is exact for normal errors, and
+there is no interval if b is not significantly different from zero (Fieller, Some
+problems in interval estimation, J. R. Statist. Soc. B 16, 1954).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from dither.types import Floats
 
 @dataclass(frozen=True)
 class Sum:
-    """People for whom a question holds as a share of all, or the sum over them of an attribute's numbers.
+    """The share of people for whom a question holds, or the sum of their numbers.
 
-    With `reach` it is the sum of how far each number may lie from the middle of its bin.
+    With `reach` it is the sum of each number's possible distance from the middle of its
+    bin.
     """
 
     who: Node
@@ -39,12 +41,12 @@ class Share:
 
     @property
     def top(self) -> Sum:
-        """What is divided."""
+        """The numerator."""
         return Sum(both(self.where, self.given))
 
     @property
     def base(self) -> Sum:
-        """What it is divided by."""
+        """The denominator."""
         return Sum(self.given)
 
 
@@ -57,12 +59,12 @@ class Mean:
 
     @property
     def top(self) -> Sum:
-        """What is divided."""
+        """The numerator."""
         return Sum(self.who, self.attribute)
 
     @property
     def base(self) -> Sum:
-        """What it is divided by."""
+        """The denominator."""
         return Sum(self.who)
 
 
@@ -86,7 +88,7 @@ Quantity = Share | Mean | Difference | Ratio
 
 
 def sums_of(quantity: Quantity) -> list[Sum]:
-    """The sums that a figure is made of. That of everybody is 1 and is none of them."""
+    """The sums in a figure, except that over all people, which is 1."""
     if isinstance(quantity, (Difference, Ratio)):
         return sums_of(quantity.first) + sums_of(quantity.second)
     return [found for found in (quantity.top, quantity.base) if found != Sum(EVERYONE)]
@@ -94,7 +96,11 @@ def sums_of(quantity: Quantity) -> list[Sum]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its error; no error where a divisor cannot be told from zero, or where none is known (`standard_error` NaN)."""
+    """A figure with its error.
+
+    `standard_error` is NaN if unknown, or if a divisor is not significantly different
+    from zero.
+    """
 
     value: float
     standard_error: float
@@ -112,7 +118,7 @@ class Evaluation:
         self.divisor_unsure = False
 
     def estimate(self, quantity: Quantity) -> Estimate:
-        """The figure with its interval, `reach` standard errors each way where it is a sum or a difference."""
+        """The figure with its interval, for sums and differences `reach` errors each way."""
         self.divisor_unsure = False
         value, gradient = self._value(quantity)
         error = self.error(gradient)
@@ -129,7 +135,7 @@ class Evaluation:
         return self._sum(asked)[0]
 
     def error(self, gradient: Floats) -> float:
-        """The standard error of a function of the sums with this gradient; NaN if none is known."""
+        """The standard error of a function of the sums with this gradient; NaN if unknown."""
         variance = float(gradient @ self.answer.covariance @ gradient)
         return math.sqrt(max(variance, 0.0)) if not math.isnan(variance) else math.nan
 
@@ -159,7 +165,7 @@ class Evaluation:
     def _quotient(
         self, quantity: Quantity
     ) -> tuple[tuple[float, Floats], tuple[float, Floats]] | None:
-        """What is divided and by what, None if the figure is a sum or a difference."""
+        """Numerator and denominator; None if the figure is a sum or a difference."""
         if isinstance(quantity, Difference):
             return None
         if isinstance(quantity, Ratio):
@@ -185,9 +191,11 @@ class Evaluation:
 def fieller(
     top: Floats, base: float, variances: tuple[Floats, Floats, float], reach: float
 ) -> tuple[Floats, Floats]:
-    """For each a / b all r with |a - r b| at most `reach` standard errors of a - r b; NaN where b cannot be told from zero.
+    """All r with |a - r b| at most `reach` standard errors of a - r b, for each a / b.
 
-    `variances` are V_a, V_ab and V_b. The ends are the roots of (b^2 - t^2 V_b) r^2 - 2 (a b - t^2 V_ab) r + (a^2 - t^2 V_a).
+    `variances` are V_a, V_ab and V_b. The ends are the roots of (b^2 - t^2 V_b) r^2 - 2
+    (a b - t^2 V_ab) r + (a^2 - t^2 V_a). They are NaN if b is not significantly
+    different from zero.
     """
     square = reach * reach
     leading = base * base - square * variances[2]
