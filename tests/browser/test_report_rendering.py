@@ -41,7 +41,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             adult,
             call=Call(epsilon=adult.call.epsilon, method=adult.method),
             truth=None,
-            central=CentralGuarantee(Bound(1.9, 1e-9, 700), Bound(0.8, 1e-9, 10_000)),
+            content=replace(
+                adult.content,
+                central=CentralGuarantee(Bound(1.9, 1e-9, 700), Bound(0.8, 1e-9, 10_000)),
+            ),
         ),
         "wide": wide_release(60),
         "tiny": dither.publish(table, epsilon=0.5, method="independent", rows=20, seed=3),
