@@ -242,7 +242,7 @@ def test_models_with_rules_are_not_nested() -> None:
     data, read = _archives()["model ruled"]
     meta, arrays = unpack(data)
     nested = pack(meta, {**arrays, "core": np.frombuffer(data, np.uint8)})
-    with pytest.raises(ReportError, match="inside another"):
+    with pytest.raises(ReportError, match="contains another"):
         read(nested)
 
 

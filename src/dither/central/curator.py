@@ -153,8 +153,8 @@ def central_release(
     computed; they cost no privacy. `progress` is as for `publish`.
 
     >>> import dither
-    >>> dither.central_release("adult", epsilon=1.0, columns=["sex"],
-    method="laplace").method
+    >>> release = dither.central_release("adult", epsilon=1.0, columns=["sex"], method="laplace")
+    >>> release.method
     'laplace'
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
