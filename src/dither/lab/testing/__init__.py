@@ -28,6 +28,11 @@ from dither.lab.testing.contracts import (  # noqa: E402
     MethodContract,
     ModelContract,
 )
-from dither.lab.testing.stores import StoreContract  # noqa: E402
 
-__all__ = ["MechanismContract", "MethodContract", "ModelContract", "StoreContract"]
+__all__ = ["MechanismContract", "MethodContract", "ModelContract"]
+
+# A store needs the extra `server`; the other contracts do not.
+if find_spec("sqlalchemy") is not None:
+    from dither.lab.testing.stores import StoreContract
+
+    __all__ += ["StoreContract"]

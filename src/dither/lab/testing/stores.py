@@ -8,16 +8,25 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:  # a store needs the extra `server`; the other contracts do not
-    from dither.collector.collector import Collector
-    from dither.collector.store import Row, Store
-    from dither.reports import Plan
+from dither.collector.collector import Collector
+from dither.collector.store import (
+    Batch,
+    Move,
+    Outcome,
+    Row,
+    State,
+    Store,
+    StoredCampaign,
+    StoredRound,
+)
+from dither.collector.tallies import rebuild
+from dither.reports import Plan
 
-    Opening = Callable[[], Store]
+Opening = Callable[[], Store]
 
 CAMPAIGN = "ab" * 16
 DESCRIPTION: dict[str, Any] = {
@@ -47,8 +56,6 @@ class StoreContract:
 
     def prepared(self, open_store: Opening, state: str = "open") -> Store:
         """Return the store with one campaign in it."""
-        from dither.collector.store import State, StoredCampaign, StoredRound
-
         store = open_store()
         store.create_campaign(
             StoredCampaign(CAMPAIGN, {"name": "é\u0000x"}, State(state), 0, b"\0machine"),
@@ -58,15 +65,11 @@ class StoreContract:
 
     def rows(self, count: int, start: int = 0, payload: bytes = b"\0\xff") -> list[Row]:
         """Return reports with consecutive ids."""
-        from dither.collector.store import Row
-
         return [Row(i.to_bytes(16, "big"), i % 3, payload) for i in range(start, start + count)]
 
     def test_a_campaign_comes_back_as_it_was_stored_even_after_a_restart(
         self, open_store: Opening
     ) -> None:
-        from dither.collector.store import State, StoredCampaign, StoredRound
-
         self.prepared(open_store).close()
         store = open_store()
         assert store.campaign(CAMPAIGN) == StoredCampaign(
@@ -82,8 +85,6 @@ class StoreContract:
     def test_same_bytes_are_a_duplicate_and_other_bytes_a_conflict(
         self, open_store: Opening
     ) -> None:
-        from dither.collector.store import Batch, Outcome, Row
-
         store = self.prepared(open_store)
         assert store.add_reports([Batch(CAMPAIGN, 0, self.rows(5))]) == [[Outcome.STORED] * 5]
         assert store.add_reports([Batch(CAMPAIGN, 0, self.rows(5))]) == [[Outcome.DUPLICATE] * 5]
@@ -95,8 +96,6 @@ class StoreContract:
         store.close()
 
     def test_repeats_inside_one_group_are_seen_too(self, open_store: Opening) -> None:
-        from dither.collector.store import Batch, Outcome, Row
-
         store, first = self.prepared(open_store), self.rows(1)[0]
         other = Row(first.report_id, 0, b"zz")
         outcomes = store.add_reports(
@@ -107,8 +106,6 @@ class StoreContract:
 
     @pytest.mark.parametrize("state", ["draft", "closing", "collected"])
     def test_only_an_open_round_takes_reports(self, open_store: Opening, state: str) -> None:
-        from dither.collector.store import Batch
-
         store = self.prepared(open_store, state)
         outcomes = store.add_reports([Batch(CAMPAIGN, 0, self.rows(2))])
         assert not any(outcome.accepted for outcome in outcomes[0])
@@ -118,8 +115,6 @@ class StoreContract:
     def test_reports_survive_a_restart_and_come_in_the_order_of_their_ids(
         self, open_store: Opening
     ) -> None:
-        from dither.collector.store import Batch
-
         store = self.prepared(open_store)
         store.add_reports([Batch(CAMPAIGN, 0, self.rows(30)[::-1])])
         store.close()
@@ -131,8 +126,6 @@ class StoreContract:
     def test_a_stored_id_is_found_in_its_campaign_and_no_other_is(
         self, open_store: Opening
     ) -> None:
-        from dither.collector.store import Batch, Move, State, StoredRound
-
         store, ids = self.prepared(open_store), [row.report_id for row in self.rows(4)]
         assert store.stored_among(CAMPAIGN, ids) == set()
         store.add_reports([Batch(CAMPAIGN, 0, self.rows(2))])
@@ -158,8 +151,6 @@ class StoreContract:
         store.close()
 
     def test_a_move_happens_only_from_where_it_expects(self, open_store: Opening) -> None:
-        from dither.collector.store import Move, State
-
         store = self.prepared(open_store)
         wrong = Move(
             CAMPAIGN,
@@ -181,9 +172,6 @@ class StoreContract:
         store.close()
 
     def test_the_running_tally_equals_the_stored_reports(self, open_store: Opening) -> None:
-        from dither.collector.collector import Collector
-        from dither.collector.tallies import rebuild
-
         first = Collector(open_store())
         collectors = [first]
         if first.store.shared:
@@ -209,8 +197,6 @@ class StoreContract:
 
 def _submit(collector: Collector, campaign: str, plan: Plan, start: int, count: int) -> None:
     """Store reports through a collector's writer, and wait for the commit."""
-    from dither.collector.store import Batch, Row
-
     rows = []
     for i in range(start, start + count):
         question = i % len(plan.questions)
