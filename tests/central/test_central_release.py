@@ -629,3 +629,11 @@ def test_every_epsilon_in_the_range_gives_a_release_or_one_clear_refusal(
         if made.cells.estimate is not None
         else method == "csm-records"
     )
+
+
+def test_a_seeded_release_promises_readers_nothing() -> None:
+    table = pa.table({"a": ["x", "y"] * 40})
+    private = dither.central_release(table, epsilon=1.0, method="laplace")
+    seeded = dither.central_release(table, epsilon=1.0, method="laplace", seed=7)
+    assert private.readers == private.guarantee
+    assert seeded.readers.startswith("Nothing is promised against readers")

@@ -93,6 +93,6 @@ def test_an_interrupted_command_says_so_in_one_line(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dither.cli.publish.publish_table", interrupted)
-    assert run(["publish", "adult", "--epsilon", "1", "-o", str(tmp_path / "out")]) == 1
+    assert run(["publish", "adult", "--epsilon", "1", "-o", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err == "dither: interrupted; nothing was half-written\n"
     assert not (tmp_path / "out").exists()

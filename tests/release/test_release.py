@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import dither
 from dither.errors import InputError, ParameterError, PrivacyError, ReportError
 from dither.fit import Independent, Marginal, model_from_bytes
 from dither.mechanisms import kernels, mechanism
@@ -228,3 +231,22 @@ def test_intervals_cover_all_participants_when_few_were_asked() -> None:
         alone += abs(estimate.frequencies[1] - f) <= 1.96 * estimate.standard_errors[1]
     assert abs(covered / 400 - 0.95) < 0.044
     assert alone / 400 < 0.8
+
+
+def test_a_release_equals_itself_alone_and_can_be_hashed() -> None:
+    first, second = (
+        dither.publish(pa.table({"a": ["x", "y"] * 20}), epsilon=2.0, method="independent", rows=5)
+        for _ in range(2)
+    )
+    assert first == first  # noqa: PLR0124
+    assert first != second
+    assert len({first, second}) == 2
+
+
+def test_an_unknown_form_of_the_table_is_refused(tmp_path: Path) -> None:
+    release = dither.publish(
+        pa.table({"a": ["x", "y"] * 20}), epsilon=2.0, method="independent", rows=5
+    )
+    with pytest.raises(ParameterError, match="form"):
+        release.save(tmp_path / "out", form="xls")  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()

@@ -173,7 +173,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 1
     if result == _INTERRUPTED:
-        return _complain("interrupted; nothing was half-written", 1)
+        return _complain("interrupted; nothing was half-written", _INTERRUPTED)
     return result if isinstance(result, int) else 0
 
 

@@ -40,7 +40,7 @@ from dither.release.query.cells import Grid, build_grid
 from dither.release.query.expression import Where, notes_of, question_words
 from dither.release.report import ReportBody, attribute_card, shown_note
 from dither.release.table import number_units
-from dither.release.words import likelihood_factor
+from dither.release.words import REPLAYED_TO_READERS, likelihood_factor
 from dither.schema import Attribute, Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
@@ -149,7 +149,7 @@ class CellsContent:
 
     def readers(self, release: Release) -> str:
         """See `Content`."""
-        return self.guarantee(release)
+        return REPLAYED_TO_READERS if release.replayable else self.guarantee(release)
 
     def describe(self, release: Release) -> str:
         """See `Content`."""

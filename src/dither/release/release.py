@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 
 from dither import __version__
-from dither.checks import check_whole
+from dither.checks import check_choice, check_whole
 from dither.display import Picture, as_pandas, as_polars
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
@@ -74,7 +74,8 @@ FILES = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+# Without eq: contents hold arrays and tables, which have no single truth value when compared.
+@dataclass(frozen=True, repr=False, eq=False)
 class Release:
     """The outcome of a campaign, a simulation or a curator's run.
 
@@ -671,6 +672,8 @@ class Release:
             InputError: The folder has something in it, unless that is an earlier release and
                 `overwrite` is true: then the earlier release is replaced.
         """
+
+        check_choice("form", form, ("parquet", "csv"))
 
         def write(folder: Path) -> None:
             started = clock()
