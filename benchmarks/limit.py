@@ -171,7 +171,7 @@ def thorough(
     begin = time.process_time()
     model = again.model()
     seconds = time.process_time() - begin
-    said = again.notes()["fit"].get("bayesian_member", {"share": 0.0})
+    said = again.diagnostics().to_json()["fit"].get("bayesian_member", {"share": 0.0})
     row = compared(
         errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir
     )
@@ -238,7 +238,7 @@ def with_prior(
     found = compared(
         errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir
     )
-    share = again.notes()["prior"]["share_of_prior"]
+    share = again.diagnostics().to_json()["prior"]["share_of_prior"]
     kind_of_table = "wrong" if kind in WRONG else "right"
     return {
         "table_is": kind_of_table,

@@ -251,7 +251,7 @@ def finished(source: Source, dataset: str, f: float, seed: int, method: str) -> 
         model = machine.model()
         model.sample(len(train), np.random.default_rng([SEED, seed]))
         row["cpu_seconds"] = time.process_time() - begin
-        notes = machine.notes()
+        notes = machine.diagnostics().to_json()
         row |= {"edges": len(notes["edges"]), "epsilon_of_a_record": notes["epsilon_record"]}
     sets = source.extent.sets
     errors = evaluate_model(model, train, (2, 3), sets, np.random.default_rng(SEED))

@@ -135,7 +135,7 @@ def measure_method(
     return {
         **errors(model, table, (2, 3, 4), sets),
         "cpu_s": seconds,
-        "edges": len(machine.notes().get("edges", [])),
+        "edges": len(machine.diagnostics().to_json().get("edges", [])),
     }
 
 

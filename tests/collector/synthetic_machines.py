@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dither.fit import Independent, Marginal
-from dither.methods import ProtocolMachine
+from dither.methods import Diagnostics, ProtocolMachine
 from dither.methods.registry import Method
 from dither.reports import Plan, question
 
@@ -52,8 +51,8 @@ class Synthetic(ProtocolMachine[SyntheticParameters]):
     def measured(self) -> list[Marginal]:
         return []
 
-    def notes(self) -> dict[str, Any]:
-        return {"counted": [t.participants for t in self._closed]}
+    def diagnostics(self) -> Diagnostics:
+        return Diagnostics.from_json({"counted": [t.participants for t in self._closed]})
 
 
 METHOD = Method("synthetic", __name__, "Synthetic", "for tests", "for tests", "none")

@@ -118,7 +118,7 @@ def test_sampling_is_not_amplified() -> None:
     )
     all_ = collect("chp", ValueGroup(COUNTS), CONSUMERS, PARTITION, 2.0, rng, given)
     assert few.epsilon == all_.epsilon
-    assert few.notes()["asked"] == 200
+    assert few.diagnostics().to_json()["asked"] == 200
 
 
 def test_bits_are_the_union_of_edges() -> None:

@@ -42,7 +42,10 @@ def test_the_network_is_found_and_its_marginals_are_right(plan, epsilon, n, root
     machine, plans = run(n, epsilon, plan=plan, root=root, candidates=candidates, degree=1)
     model = machine.model()
     assert isinstance(model, BayesNet)
-    found = {tuple(sorted((SCHEMA.index(p), SCHEMA.index(a)))) for p, a in machine.notes()["edges"]}
+    found = {
+        tuple(sorted((SCHEMA.index(p), SCHEMA.index(a))))
+        for p, a in machine.diagnostics().to_json()["edges"]
+    }
     assert len(found & TRUE_EDGES) >= 3
     assert sum(p.population for p in plans) <= 1 + 1e-9
     if plan == "sample":
@@ -59,7 +62,7 @@ def test_the_network_is_found_and_its_marginals_are_right(plan, epsilon, n, root
 @pytest.mark.parametrize("candidates", ["all", "cached"])
 def test_every_in_degree_is_kept_to_and_reported(degree, candidates):
     machine, _ = run(n=3_000, degree=degree, candidates=candidates)
-    model, notes = machine.model(), machine.notes()
+    model, notes = machine.model(), machine.diagnostics().to_json()
     assert max(len(g) for g in model.parents) == degree
     assert notes["mutual_informations_computed"] == candidates_computed(
         5, degree, cached=candidates == "cached"
@@ -77,8 +80,8 @@ def test_the_random_root_follows_the_seed():
     }
     assert len(orders) > 1
     assert (
-        run(n=1_000, seed=3, root="random")[0].notes()
-        == run(n=1_000, seed=3, root="random")[0].notes()
+        run(n=1_000, seed=3, root="random")[0].diagnostics().to_json()
+        == run(n=1_000, seed=3, root="random")[0].diagnostics().to_json()
     )
 
 
@@ -110,7 +113,7 @@ def test_saved_between_rounds_it_goes_on_with_identical_results(plan):
 def test_nothing_learnable_falls_back_to_singles():
     machine, plans = run(n=300, epsilon=0.1, plan="sample")
     assert len(plans) == 1
-    assert "independent" in machine.notes()["fallback"]
+    assert "independent" in machine.diagnostics().to_json()["fallback"]
     assert machine.model().parents == ((),) * 5
 
 

@@ -94,5 +94,5 @@ def test_bad_input_is_named():
 def test_noise_alone_falls_back_to_independence():
     machine = Calm(Campaign(SCHEMA, 0.05, 500), CalmParameters(significance=6.0))
     simulate(machine, NETWORK.sample_codes(500, np.random.default_rng(0)), np.random.default_rng(2))
-    assert "independent" in machine.notes()["fallback"]
+    assert "independent" in machine.diagnostics().to_json()["fallback"]
     assert np.isfinite(machine.model().marginal(["x0", "x1"])).all()

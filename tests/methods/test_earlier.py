@@ -72,7 +72,7 @@ def test_campaigns_of_the_same_people_sharpen_each_other() -> None:
     for seed in (1, 2, 3):
         now = campaign(NETWORK, seed)
         pooled = with_earlier(now, campaign(NETWORK, seed + 50))
-        said = pooled.notes()["prior"]
+        said = pooled.diagnostics().to_json()["prior"]
         assert said["weight"] > 0.75
         assert 0.4 < said["share_of_prior"] <= 0.5
         assert said["drift_p_value"] > 1e-3
@@ -84,7 +84,7 @@ def test_campaigns_of_the_same_people_sharpen_each_other() -> None:
 def test_other_people_are_left_out() -> None:
     now = campaign(NETWORK, 1)
     pooled = with_earlier(now, campaign(OTHER, 51))
-    said = pooled.notes()["prior"]
+    said = pooled.diagnostics().to_json()["prior"]
     assert said["drift_p_value"] < 1e-6
     assert said["left_out"] == "people have changed since"
     assert pair_error(pooled) == pytest.approx(pair_error(now))

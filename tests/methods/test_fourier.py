@@ -134,7 +134,7 @@ def test_the_method_learns_dependence_and_can_be_restored():
     assert np.abs(strong).sum() / 2 > 0.1, "independence would not pass"
     again = restore(MethodRun(machine).state()).machine
     assert again.model().to_bytes() == machine.model().to_bytes()
-    assert machine.notes()["coefficients"] == sum(
+    assert machine.diagnostics().to_json()["coefficients"] == sum(
         2 ** (a + b) for a, b in ((2, 1), (2, 2), (2, 2), (1, 2), (1, 2), (2, 2))
     )
 

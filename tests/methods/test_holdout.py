@@ -73,4 +73,8 @@ def test_who_was_held_out_was_asked_too() -> None:
     assert plan is not None
     tally = answered(machine, [60, 40][: len(plan.questions)])
     machine.close(tally)
-    assert machine.notes()["asked"] == tally.participants > machine.machine.closed[0].participants
+    assert (
+        machine.diagnostics().to_json()["asked"]
+        == tally.participants
+        > machine.machine.closed[0].participants
+    )

@@ -64,7 +64,7 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
     assert isinstance(machine, ProtocolMachine)
     model = machine.model()
     assert isinstance(model, Model)
-    edges = {tuple(e) for e in machine.notes()["edges"]}
+    edges = {tuple(e) for e in machine.diagnostics().to_json()["edges"]}
     assert {("a", "b"), ("a", "c"), ("c", "d")} <= edges
     assert not any("e" in edge for edge in edges)
     codes = people()
@@ -81,7 +81,7 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
 
 def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it():
     machine = LoPub(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
-    notes = machine.notes()
+    notes = machine.diagnostics().to_json()
     assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(
         2 * math.log(3), abs=1e-6
     )
@@ -193,7 +193,7 @@ def test_a_cap_below_an_attribute_is_refused_before_anyone_is_asked():
 
 def test_the_cap_drops_edges_and_says_so():
     machine = run(flip=0.1, max_clique_cells=12)
-    notes = machine.notes()
+    notes = machine.diagnostics().to_json()
     assert notes["largest_clique_cells"] <= 12
     assert notes["edges_dropped_for_the_cap"]
     assert notes["dependences_found"] == len(notes["edges"]) + len(
@@ -206,7 +206,7 @@ def test_the_cap_drops_edges_and_says_so():
 )
 def test_pruning_counts_what_it_examined(pruning, examined):
     machine = run(flip=0.2, pruning=pruning, phi=0.4, threshold="paper", estimator="lasso")
-    notes = machine.notes()
+    notes = machine.diagnostics().to_json()
     assert notes["pairs"] == 10
     assert notes["pairs_examined"] == examined
     if pruning == "full":
@@ -214,8 +214,8 @@ def test_pruning_counts_what_it_examined(pruning, examined):
 
 
 def test_the_papers_rule_keeps_strong_pairs_only():
-    strong = run(flip=0.2, threshold="paper", phi=0.5).notes()["edges"]
-    weak = run(flip=0.2, threshold="paper", phi=0.01).notes()["dependences_found"]
+    strong = run(flip=0.2, threshold="paper", phi=0.5).diagnostics().to_json()["edges"]
+    weak = run(flip=0.2, threshold="paper", phi=0.01).diagnostics().to_json()["dependences_found"]
     assert {tuple(e) for e in strong} <= {("a", "b"), ("a", "c"), ("c", "d")}
     assert weak >= 9  # any noise passes so low a threshold
 
@@ -227,7 +227,7 @@ def test_noise_alone_gives_no_edges():
         [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
     )
     simulate(machine, shuffled, np.random.default_rng(2))
-    assert machine.notes()["dependences_found"] <= 1
+    assert machine.diagnostics().to_json()["dependences_found"] <= 1
 
 
 @pytest.mark.slow
@@ -275,7 +275,7 @@ def test_state_restores_to_the_same_bytes():
     again = restore(MethodRun(machine).state()).machine
     assert again.plan() is None
     assert again.model().to_bytes() == machine.model().to_bytes()
-    assert again.notes() == machine.notes()
+    assert again.diagnostics().to_json() == machine.diagnostics().to_json()
     fresh = LoPub(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2))
     assert restore(MethodRun(fresh).state()).machine.plan().to_json() == fresh.plan().to_json()
 

@@ -280,7 +280,7 @@ def test_a_test_that_thought_the_noise_smaller_would_see_ghosts(
 def test_strong_dependence_is_learnt_in_two_rounds() -> None:
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=3.0, seed=7)
     machine = finished(network, 200_000, 1.0)
-    notes = machine.notes()
+    notes = machine.diagnostics().to_json()
     assert notes["screen"]["p_value"] < SETTINGS.level
     assert notes["asked_in_pairs"] >= 3
     assert "fallbacks" not in notes
@@ -295,8 +295,8 @@ def test_strong_dependence_is_learnt_in_two_rounds() -> None:
 def test_independent_attributes_end_in_their_product() -> None:
     network = generate_network((2, 3, 4, 5, 6, 2, 3, 4), strength=0.0, seed=7)
     machine = finished(network, 50_000, 1.0)
-    assert machine.notes()["asked_in_pairs"] == 0
-    assert "too little dependence" in machine.notes()["fallbacks"][0]
+    assert machine.diagnostics().to_json()["asked_in_pairs"] == 0
+    assert "too little dependence" in machine.diagnostics().to_json()["fallbacks"][0]
     model = machine.model()
     names = network.schema.names
     np.testing.assert_allclose(
@@ -319,7 +319,7 @@ def test_the_screen_can_be_forced_or_forbidden() -> None:
     network = generate_network((2, 2, 3), strength=2.0, seed=3)
     never = finished(network, 5_000, 0.5, screen="never")
     assert len(never._closed) == 1
-    assert never.notes()["asked_in_pairs"] == 3
+    assert never.diagnostics().to_json()["asked_in_pairs"] == 3
     always = finished(network, 5_000, 6.0, screen="always")
     assert len(always._closed) == 2
     with pytest.raises(ParameterError, match="components"):

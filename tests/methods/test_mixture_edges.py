@@ -51,16 +51,18 @@ def broken(model: Mixture) -> float:
 
 def test_the_fit_finds_the_pair_and_says_so() -> None:
     machine, plain = finished(), finished("none")
-    fit = machine.notes()["fit"]
+    fit = machine.diagnostics().to_json()["fit"]
     assert fit["edges"] == [["code", "label"]]
     assert fit["local"][0]["pair"] == ["code", "label"]
     assert fit["local"][0]["cells"] == 100
-    worst = plain.notes()["fit"]["local"][0]
+    worst = plain.diagnostics().to_json()["fit"]["local"][0]
     assert worst["pair"] == ["code", "label"]
     assert fit["local"][0]["chi2"] < worst["chi2"] - np.sqrt(200)
     assert {"chi2", "degrees_of_freedom", "sure", "cells"} <= fit.keys()
-    assert json.loads(json.dumps(machine.notes())) == machine.notes()
-    assert plain.notes()["fit"]["edges"] == []
+    assert (
+        json.loads(json.dumps(machine.diagnostics().to_json())) == machine.diagnostics().to_json()
+    )
+    assert plain.diagnostics().to_json()["fit"]["edges"] == []
     model, loose = machine.model(), plain.model()
     assert isinstance(model, Mixture)
     assert isinstance(loose, Mixture)
@@ -73,9 +75,9 @@ def test_the_fit_finds_the_pair_and_says_so() -> None:
 
 def test_given_edges_are_fitted_without_looking_for_others() -> None:
     as_chosen = finished([["label", "code"]])
-    assert as_chosen.notes()["fit"]["edges"] == [["code", "label"]]
+    assert as_chosen.diagnostics().to_json()["fit"]["edges"] == [["code", "label"]]
     assert broken(as_chosen.model()) < 0.1
-    assert finished([["c", "g"]]).notes()["fit"]["edges"] == [["c", "g"]]
+    assert finished([["c", "g"]]).diagnostics().to_json()["fit"]["edges"] == [["c", "g"]]
     again = restore(as_chosen.state())
     assert again.model().to_bytes() == as_chosen.model().to_bytes()
     text = start("mixture", SCHEMA, 1.0, 1000, {"edges": '[["code", "label"], ["c", "d"]]'})
@@ -96,12 +98,12 @@ def test_whole_tables_are_fitted_with_edges_too() -> None:
     model = machine.model()
     assert isinstance(model, Mixture)
     assert broken(model) < 0.05
-    assert machine.notes()["fit"]["edges"] == [["code", "label"]]
+    assert machine.diagnostics().to_json()["fit"]["edges"] == [["code", "label"]]
 
 
 def test_two_edges_may_share_an_attribute() -> None:
     machine = finished([["code", "label"], ["c", "label"]])
-    assert machine.notes()["fit"]["edges"] == [["code", "label"], ["label", "c"]]
+    assert machine.diagnostics().to_json()["fit"]["edges"] == [["code", "label"], ["label", "c"]]
     model = machine.model()
     assert isinstance(model, Mixture)
     assert [len(edge.attributes) for edge in model.edges] == [3]

@@ -64,7 +64,7 @@ def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(
 ) -> None:
     found = with_rows(collected, NEAR)
     assert pair_error(found) < 0.75 * pair_error(collected)
-    said = found.notes()["prior"]
+    said = found.diagnostics().to_json()["prior"]
     assert (said["source"], said["rows"], said["sha256"], said["classes"]) == (
         "public.csv",
         3_000,
@@ -74,7 +74,7 @@ def test_a_right_prior_helps_and_the_notes_say_where_it_came_from(
     assert said["share_of_prior"] > 0.5
     assert sum(said["shares"].values()) == pytest.approx(1.0)
     assert said["estimated_risk"] < said["estimated_risk_without"]
-    assert "prior" not in collected.notes()
+    assert "prior" not in collected.diagnostics().to_json()
 
 
 def wrong(kind: str, near: np.ndarray = NEAR, sizes: tuple[int, ...] = SIZES) -> np.ndarray:
@@ -146,7 +146,7 @@ def test_chance_dependence_of_a_public_table_does_no_harm_to_triples() -> None:
     for kind in ("columns shuffled", "half of them"):
         found = with_rows(machine, wrong(kind, near))
         assert pair_error(found, codes, 3) < 1.01 * alone
-        assert found.notes()["prior"]["classes"] == 1
+        assert found.diagnostics().to_json()["prior"]["classes"] == 1
 
 
 def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_than_it_is() -> None:
@@ -177,7 +177,7 @@ def test_the_risk_of_a_fit_whose_dependence_was_shrunk_is_not_taken_for_higher_t
                 for i, c in ((i, targets.columns.of(i)) for i in range(len(sizes)))
             )
         )
-        said.append(found.notes()["prior"]["estimated_risk_without"])
+        said.append(found.diagnostics().to_json()["prior"]["estimated_risk_without"])
         spent = fit.diagnostics["degrees_of_freedom"] - degrees_after_shrinking(targets, fit)
         descent.append(said[-1] + 2 * OPTIONS.penalty * spent)
     assert np.mean(said) == pytest.approx(np.mean(true), rel=0.2)
@@ -235,7 +235,9 @@ def test_sets_of_three_judge_a_prior_too() -> None:
     near = network.sample_codes(4_000, np.random.default_rng(3))
     turned = near.copy()
     turned[:, ::2] = 1 - turned[:, ::2]
-    right_said, turned_said = (with_rows(machine, rows).notes()["prior"] for rows in (near, turned))
+    right_said, turned_said = (
+        with_rows(machine, rows).diagnostics().to_json()["prior"] for rows in (near, turned)
+    )
     assert right_said["share_of_prior"] > 0.5
     assert turned_said["share_of_prior"] < 0.1
     assert set(right_said["shares"]) == {
@@ -249,7 +251,7 @@ def test_a_prior_is_not_used_where_no_pairs_were_asked() -> None:
     machine = start("mixture", NETWORK.schema, 0.05, 500, seed=4)
     simulate(machine, CODES[:500], np.random.default_rng(2))
     machine.give_prior(PublicRows(NEAR, "public.csv", "00"))
-    said = machine.notes()["prior"]
+    said = machine.diagnostics().to_json()["prior"]
     assert said["share_of_prior"] == 0.0
     assert "no pairs were asked" in said["left_out"]
 

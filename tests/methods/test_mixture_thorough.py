@@ -38,10 +38,10 @@ def test_thorough_errs_less_on_the_same_reports() -> None:
     sizes, names = tuple(network.schema.cardinalities), tuple(network.schema.names)
     quick, slow = (pair_error(m.model(), codes, sizes, names) for m in (machine, thorough))
     assert slow < 0.97 * quick
-    said = thorough.notes()["fit"]["bayesian_member"]
+    said = thorough.diagnostics().to_json()["fit"]["bayesian_member"]
     assert 0.25 <= said["share"] <= 0.75
     assert said["mixing"] < 1.3
-    assert "bayesian_member" not in machine.notes()["fit"]
+    assert "bayesian_member" not in machine.diagnostics().to_json()["fit"]
     again = restore(thorough.state())
     assert again.machine.parameters == thorough.machine.parameters
 
@@ -54,7 +54,7 @@ def test_where_sets_are_asked_the_member_is_left_out_with_a_reason() -> None:
     )
     simulate(machine, codes, np.random.default_rng(2))
     assert any(len(q.attributes) > 2 for plan in machine.plans for q in plan.questions)
-    said = machine.notes()["fit"]["bayesian_member"]
+    said = machine.diagnostics().to_json()["fit"]["bayesian_member"]
     assert said["share"] == 0.0
     assert "sets of three" in said["left_out"]
 

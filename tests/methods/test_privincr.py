@@ -74,7 +74,7 @@ def distance(model, names, codes):
 @pytest.mark.parametrize("mechanism", ["best", "oue"])
 def test_dependences_are_learnt_and_independence_too(fit, mechanism):
     machine, plans = run(fit=fit, mechanism=mechanism)
-    edges = {tuple(e) for e in machine.notes()["edges"]}
+    edges = {tuple(e) for e in machine.diagnostics().to_json()["edges"]}
     assert {("a", "b"), ("a", "c"), ("c", "d")} <= edges
     model, codes = machine.model(), people()
     # At epsilon 2 a pair of 16 cells asked of 3,000 people has standard errors near 0.015: half their L1 norm is 0.1, and
@@ -98,7 +98,7 @@ def test_the_rounds_share_the_people_and_prune():
     asked = [sum(len(q.attributes) == 2 for q in p.questions) for p in plans[:4]]
     assert asked[0] == 10
     assert asked == sorted(asked, reverse=True)
-    assert machine.notes()["pairs_left_after_each_round"][-1] < 10
+    assert machine.diagnostics().to_json()["pairs_left_after_each_round"][-1] < 10
 
 
 def test_shares_of_the_paper_are_proportional_to_cells():
@@ -159,7 +159,7 @@ def test_the_relaxed_threshold_is_the_papers_and_prunes_nothing():
     assert rising == sorted(rising)
     assert rising[-1] == pytest.approx(3 * 0.3**2 / 2, abs=0.02)
     machine, _ = run(threshold="paper")
-    assert machine.notes()["pairs_left_after_each_round"] == [10] * 3
+    assert machine.diagnostics().to_json()["pairs_left_after_each_round"] == [10] * 3
 
 
 def test_the_calibrated_rule_keeps_few_pairs_of_noise():
@@ -170,7 +170,7 @@ def test_the_calibrated_rule_keeps_few_pairs_of_noise():
     )
     machine = begin()
     simulate(machine, shuffled, np.random.default_rng(5))
-    assert machine.notes()["pairs_left_after_each_round"][-1] <= 2
+    assert machine.diagnostics().to_json()["pairs_left_after_each_round"][-1] <= 2
     assert distance(machine.model(), ("a", "c"), shuffled) < 0.08
 
 
@@ -178,7 +178,7 @@ def test_nothing_learnable_falls_back_to_singles():
     machine, plans = run(n=400, epsilon=0.2)
     assert len(plans) == 1
     assert all(len(q.attributes) == 1 for q in plans[0].questions)
-    assert "independent" in machine.notes()["fallback"]
+    assert "independent" in machine.diagnostics().to_json()["fallback"]
     model = machine.model()
     joint = model.marginal(["a", "c"])
     np.testing.assert_allclose(
@@ -196,7 +196,7 @@ def test_a_schema_of_one_attribute_needs_no_pairs():
 
 def test_cliques_over_the_cap_give_up_their_weakest_pairs():
     machine, _ = run(max_clique_cells=12, epsilon=6.0)
-    notes = machine.notes()
+    notes = machine.diagnostics().to_json()
     assert notes["largest_clique_cells"] <= 12
     assert ["c", "d"] in notes["edges_dropped_for_the_cap"], "16 cells cannot fit into 12"
     with pytest.raises(ParameterError, match="max_clique_cells"):
@@ -213,7 +213,9 @@ def test_cliques_of_more_than_two_are_fitted(fit):
     codes = np.asfortranarray(np.column_stack([a, b, c, rest[:, 3], rest[:, 4]]).astype(np.int32))
     machine = begin(fit=fit, epsilon=4.0)
     simulate(machine, codes, np.random.default_rng(3))
-    assert ["a", "b", "c"] in [sorted(clique)[:3] for clique in machine.notes()["cliques"]]
+    assert ["a", "b", "c"] in [
+        sorted(clique)[:3] for clique in machine.diagnostics().to_json()["cliques"]
+    ]
     assert distance(machine.model(), ("a", "b", "c"), codes) < 0.08
 
 
@@ -383,7 +385,7 @@ def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
     for epsilon, widths in ((8.0, {2}), (0.5, {1})):
         machine = PrivIncr(Campaign(schema, epsilon, 4_000), PrivIncrParameters())
         plans = simulate(machine, codes, np.random.default_rng(1))
-        assert not machine.notes().get("edges")
+        assert not machine.diagnostics().to_json().get("edges")
         assert {len(q.attributes) for q in plans[-1].questions} == widths
 
 
@@ -432,13 +434,13 @@ def test_pairs_that_were_pruned_come_back_where_all_together_show_dependence() -
     """66 weak pairs of which halfway hardly any stands out."""
     back = 0
     for seed in range(4):
-        notes = of_one_cause(30_000, 12, 0.13, seed).notes()
+        notes = of_one_cause(30_000, 12, 0.13, seed).diagnostics().to_json()
         assert (
             len(notes["edges"])
             == notes["pairs_left_after_each_round"][-1] + notes["pairs_that_came_back"]
         )
         back += notes["pairs_that_came_back"]
-        paper = of_one_cause(30_000, 12, 0.13, seed, fit="paper").notes()
+        paper = of_one_cause(30_000, 12, 0.13, seed, fit="paper").diagnostics().to_json()
         assert paper["pairs_that_came_back"] == 0, "its cliques are those that were asked"
     assert back > 6
 
@@ -446,18 +448,18 @@ def test_pairs_that_were_pruned_come_back_where_all_together_show_dependence() -
 def test_no_pair_comes_back_by_chance_against_a_price_or_below_phi() -> None:
     """Without dependence, two standard deviations alone took back some two of 66 pairs each time."""
     back = [
-        of_one_cause(20_000, 12, 0.0, seed, 3.0).notes()["pairs_that_came_back"]
+        of_one_cause(20_000, 12, 0.0, seed, 3.0).diagnostics().to_json()["pairs_that_came_back"]
         for seed in range(12)
     ]
     assert sum(back) <= 12
     assert back.count(0) >= 9
     for dear in ({"phi": 1.0}, {"price": 1e9}):
-        notes = of_one_cause(100_000, 6, 0.5, 0, **dear).notes()
+        notes = of_one_cause(100_000, 6, 0.5, 0, **dear).diagnostics().to_json()
         assert notes["pairs_left_after_each_round"][-1] == notes["pairs_that_came_back"] == 0
         assert "fallback" in notes
     # What is asked has no part in what is kept.
     edges = [
-        of_one_cause(20_000, 12, 0.0, 1, 3.0, significance=sig).notes().get("edges")
+        of_one_cause(20_000, 12, 0.0, 1, 3.0, significance=sig).diagnostics().to_json().get("edges")
         for sig in (2.0, -5.0)
     ]
     assert edges[0] == edges[1]

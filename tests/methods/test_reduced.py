@@ -120,8 +120,8 @@ def test_state_and_reports_pass_through() -> None:
     np.testing.assert_array_equal(
         again.model().marginal(["city", "twice"]), machine.model().marginal(["city", "twice"])
     )
-    assert machine.notes()["not_asked"] == ["twice"]
-    assert machine.notes()["asked_in_groups"] == ["city"]
+    assert machine.diagnostics().to_json()["not_asked"] == ["twice"]
+    assert machine.diagnostics().to_json()["asked_in_groups"] == ["city"]
     measured = {m.attributes: m for m in machine.measured()}
     assert measured["city",].frequencies.shape == (1500,)
     np.testing.assert_allclose(measured["twice",].frequencies, measured["job",].frequencies)

@@ -200,7 +200,7 @@ def test_triples_that_were_asked_together_need_no_allowance(
 def test_replicates_do_as_the_release_chose(network: Network) -> None:
     """Whether whole tables or pairs alone pay is decided once; replicates that would have decided so are the same as before."""
     machine = _finished(network, "mixture", 200_000, 6.0)
-    fit = machine.notes()["fit"]
+    fit = machine.diagnostics().to_json()["fit"]
     assert fit["risk_of_pairs_alone"] > 0, "whole tables pay"
     parameters = machine.plain_parameters()
     assert _chosen(parameters, fit) == {"edges": fit["edges"], "tables": "always"}
@@ -219,8 +219,10 @@ def test_replicates_do_as_the_release_chose(network: Network) -> None:
     )
     for again in (free, told):
         redraw(again, machine.model(), np.random.default_rng(4))
-    assert free.notes()["fit"]["risk_of_pairs_alone"] > 0
-    assert "risk_of_pairs_alone" not in told.notes()["fit"], "pairs alone were not fitted"
+    assert free.diagnostics().to_json()["fit"]["risk_of_pairs_alone"] > 0
+    assert "risk_of_pairs_alone" not in told.diagnostics().to_json()["fit"], (
+        "pairs alone were not fitted"
+    )
     assert (
         told.model().marginal(["x0", "x1", "x3"]) == free.model().marginal(["x0", "x1", "x3"])
     ).all()

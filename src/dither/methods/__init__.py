@@ -1,5 +1,6 @@
 """Methods: pure state machines over rounds, driven by the simulator, the server or a cluster."""
 
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.methods.prior import EarlierReports, PublicRows
 from dither.methods.registry import (
@@ -19,6 +20,7 @@ __all__ = [
     "MEANS",
     "METHODS",
     "Campaign",
+    "Diagnostics",
     "EarlierReports",
     "MethodRun",
     "ProtocolMachine",

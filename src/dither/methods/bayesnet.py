@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -33,13 +33,14 @@ from dither.mechanisms import POOLED_NAMES
 from dither.methods import lopub as lopub_plan
 from dither.methods import privincr as privincr_plan
 from dither.methods.calm import reconstruct
+from dither.methods.diagnostics import Diagnostics, Names, named
 from dither.methods.evidence import Evidence, merged
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.methods.tree import FALLBACK, TREE, factor_cells
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally, PatternTally, RoundTally
-from dither.types import Floats, JsonObject
+from dither.types import Floats
 
 Candidate = tuple[int, tuple[int, ...]]
 
@@ -263,6 +264,22 @@ def _information(joint: Floats, a: int, given: tuple[int, ...], schema: Schema) 
     return mutual_information(table.reshape(-1, schema.cardinalities[a]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class BayesDiagnostics(Diagnostics):
+    """The choices of the search, the network, and how many mutual informations it computed."""
+
+    plan: str
+    root: str
+    candidates: str
+    degree: int
+    order: list[str] | None = None
+    edges: Names | None = None
+    sum_of_mutual_information: float | None = None
+    mutual_informations_computed: int | None = None
+    mutual_informations_by_algorithm_3_and_4: list[int] | None = None
+    joints_estimated: int | None = None
+
+
 class BayesNetwork(ProtocolMachine[BayesNetParameters]):
     """One split round, or two rounds of single questions; then the network and its conditionals."""
 
@@ -361,27 +378,25 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             return self.evidence.measured(sorted(self._network.edges()) if self._network else [])
         return self.reports.one_ways()
 
-    def notes(self) -> JsonObject:
-        parameters, names = self.parameters, self.campaign.schema.names
-        out: JsonObject = {
-            "plan": parameters.plan,
-            "root": parameters.root,
-            "candidates": parameters.candidates,
-            "degree": parameters.degree,
-        }
-        if self._closed and self._open is None:
-            network = self.learnt.network
-            out["order"] = [names[a] for a in network.order]
-            out["edges"] = [
-                [names[p], names[a]] for a, given in enumerate(network.parents) for p in given
-            ]
-            out["sum_of_mutual_information"] = network.total
-            out["mutual_informations_computed"] = network.computed
-            d = len(names)
-            out["mutual_informations_by_algorithm_3_and_4"] = [
-                candidates_computed(d, parameters.degree, cached) for cached in (False, True)
-            ]
-            out["joints_estimated"] = self.learnt.joints
-            if not network.edges():
-                out["fallback"] = FALLBACK
-        return out
+    def diagnostics(self) -> BayesDiagnostics:
+        given, names = self.parameters, self.campaign.schema.names
+        facts = BayesDiagnostics(
+            plan=given.plan, root=given.root, candidates=given.candidates, degree=given.degree
+        )
+        if not self._closed or self._open is not None:
+            return facts
+        network = self.learnt.network
+        computed = [
+            candidates_computed(len(names), given.degree, cached) for cached in (False, True)
+        ]
+        edges = [(p, a) for a, parents in enumerate(network.parents) for p in parents]
+        return replace(
+            facts,
+            order=[names[a] for a in network.order],
+            edges=named(self.campaign.schema, edges),
+            sum_of_mutual_information=network.total,
+            mutual_informations_computed=network.computed,
+            mutual_informations_by_algorithm_3_and_4=computed,
+            joints_estimated=self.learnt.joints,
+            fallback=None if network.edges() else FALLBACK,
+        )

@@ -29,11 +29,12 @@ from dither.fit import AnswerCounts, make_consistent, norm_sub, pool
 from dither.fit.model import check_marginal
 from dither.fit.pool import precision
 from dither.mechanisms import POOLED_NAMES, Hadamard, kernels, mechanism
+from dither.methods.diagnostics import Names, named
 from dither.methods.machine import Campaign
-from dither.methods.tree import OneRoundTree, named
+from dither.methods.tree import OneRoundDiagnostics, OneRoundTree
 from dither.reports import Plan, Question, question
 from dither.schema import Schema
-from dither.types import Floats, JsonObject
+from dither.types import Floats
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,14 @@ def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]
     return tuple(float(w) for w in weights / weights.sum())
 
 
+@dataclass(frozen=True, kw_only=True)
+class CalmDiagnostics(OneRoundDiagnostics):
+    """The covering sets, and the cells of the largest."""
+
+    sets: Names
+    largest_set_cells: int
+
+
 class Calm(OneRoundTree[CalmParameters]):
     """One round of questions about covering sets."""
 
@@ -266,9 +275,11 @@ class Calm(OneRoundTree[CalmParameters]):
         """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
         return reconstruct(self.campaign.schema, self.marginals, attributes)
 
-    def notes(self) -> JsonObject:
-        schema, sets = self.campaign.schema, named(self.campaign.schema, self.cover)
-        return {"sets": sets, "largest_set_cells": max(map(schema.cells, sets)), **super().notes()}
+    def diagnostics(self) -> CalmDiagnostics:
+        schema = self.campaign.schema
+        sets = named(schema, self.cover)
+        largest = max(map(schema.cells, sets))
+        return self._state_tree(CalmDiagnostics(sets=sets, largest_set_cells=largest))
 
 
 @dataclass(frozen=True)
@@ -280,6 +291,13 @@ class FourierParameters:
 
     def __post_init__(self) -> None:
         check_whole("max_clique_cells", self.max_clique_cells, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FourierDiagnostics(OneRoundDiagnostics):
+    """How many coefficients the pairs need."""
+
+    coefficients: int
 
 
 class Fourier(OneRoundTree[FourierParameters]):
@@ -314,8 +332,8 @@ class Fourier(OneRoundTree[FourierParameters]):
         ]
         return reconstruct(schema, [(p, self.marginal(p)) for p in inside], attributes)
 
-    def notes(self) -> JsonObject:
+    def diagnostics(self) -> FourierDiagnostics:
         bits = [
             q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)
         ]
-        return {"coefficients": sum(2**b for b in bits), **super().notes()}
+        return self._state_tree(FourierDiagnostics(coefficients=sum(2**b for b in bits)))

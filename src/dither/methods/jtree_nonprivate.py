@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 
 import numpy as np
@@ -23,7 +23,7 @@ from dither.fit import (
     triangulate_capped,
 )
 from dither.fit.junction_tree import JunctionTree
-from dither.methods.tree import tree_notes
+from dither.methods.diagnostics import TreeFacts
 from dither.schema import Schema
 from dither.schema.cells import count_cells
 from dither.types import Codes, Floats, JsonObject
@@ -93,7 +93,7 @@ def release_notes(model: JunctionTree) -> JsonObject:
     return {
         "private": False,
         "warning": "made from the true records without any privacy; for comparison only, not to be published",
-        **tree_notes(model.schema, model.tree),
+        **asdict(TreeFacts.of(model.schema, model.tree)),
     }
 
 

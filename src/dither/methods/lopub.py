@@ -41,12 +41,12 @@ from dither.mechanisms import (
     independent_filter_seed,
     sue_from_flip,
 )
+from dither.methods.diagnostics import Diagnostics, FitFacts, Names, TreeFacts, named
 from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
-from dither.methods.tree import fit_notes, named, tree_notes
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.tally import PatternTally
-from dither.types import JsonObject, Progress
+from dither.types import Progress
 
 
 @dataclass(frozen=True)
@@ -370,42 +370,66 @@ class LoPub(ProtocolMachine[LoPubParameters]):
             *(reports.pair_marginal(i, j) for i, j in self._learnt.tree.kept),
         ]
 
-    def notes(self) -> JsonObject:
-        out = _encoding_notes(self._round, self.parameters)
-        if self._closed:
-            out |= _learnt_notes(self.campaign.schema, self._learnt)
-        return out
+    def diagnostics(self) -> LoPubDiagnostics:
+        facts = _encoding_facts(self._round, self.parameters)
+        return _state_fit(facts, self.campaign.schema, self._learnt) if self._closed else facts
 
 
-def _encoding_notes(plan: Plan, parameters: LoPubParameters) -> JsonObject:
+@dataclass(frozen=True, kw_only=True)
+class LoPubDiagnostics(Diagnostics):
+    """The encoding with its epsilon as the paper counts it, the structure search and the fit."""
+
+    encoding: str
+    flip: float
+    bits_per_report: int
+    hashes: int
+    epsilon_record: float
+    epsilon_per_attribute_as_in_the_paper: float
+    epsilon_remark: str
+    estimator: str
+    pairs: int | None = None
+    pairs_examined: int | None = None
+    dependences_found: int | None = None
+    tree: TreeFacts | None = None
+    edges_filled_in: Names | None = None
+    fit: FitFacts | None = None
+    em_steps: int | None = None
+    em_converged: bool | None = None
+
+
+def _encoding_facts(plan: Plan, parameters: LoPubParameters) -> LoPubDiagnostics:
     mechanisms = [q.mechanism for q in plan.questions if isinstance(q.mechanism, BitMechanism)]
     flips, hashes = [float(m.flip) for m in mechanisms], [m.hashes for m in mechanisms]
-    return {
-        "encoding": parameters.encoding,
-        "flip": max(flips),
-        "bits_per_report": sum(m.counters for m in mechanisms),
-        "hashes": max(hashes),
-        "epsilon_record": plan.epsilon,
-        "epsilon_per_attribute_as_in_the_paper": max(
+    return LoPubDiagnostics(
+        encoding=parameters.encoding,
+        flip=max(flips),
+        bits_per_report=sum(m.counters for m in mechanisms),
+        hashes=max(hashes),
+        epsilon_record=plan.epsilon,
+        epsilon_per_attribute_as_in_the_paper=max(
             2 * h * math.log((2 - f) / f) for h, f in zip(hashes, flips, strict=True)
         ),
-        "epsilon_remark": "epsilon_record holds for the whole record; the paper's eq. 8 is of one attribute",
-        "estimator": parameters.estimator,
-    }
+        epsilon_remark=(
+            "epsilon_record holds for the whole record; the paper's eq. 8 is of one attribute"
+        ),
+        estimator=parameters.estimator,
+    )
 
 
-def _learnt_notes(schema: Schema, learnt: _LoPubFit) -> JsonObject:
-    tree = learnt.tree
-    out: JsonObject = {
-        "pairs": learnt.pruned.pairs,
-        "pairs_examined": len(learnt.pruned.examined),
-        "dependences_found": len(learnt.pruned.dependent),
-        **tree_notes(schema, tree),
-        "edges_filled_in": named(schema, sorted(tree.fill)),
-    }
+def _state_fit(facts: LoPubDiagnostics, schema: Schema, learnt: _LoPubFit) -> LoPubDiagnostics:
+    """The facts with those of the structure search and the fit."""
+    facts = replace(
+        facts,
+        pairs=learnt.pruned.pairs,
+        pairs_examined=len(learnt.pruned.examined),
+        dependences_found=len(learnt.pruned.dependent),
+        tree=TreeFacts.of(schema, learnt.tree),
+        edges_filled_in=named(schema, sorted(learnt.tree.fill)),
+    )
     if learnt.tree_fit is not None:
-        out["fit"] = fit_notes(learnt.tree_fit)
-    else:
-        out["em_steps"] = sum(c.steps for c in learnt.cliques)
-        out["em_converged"] = all(c.converged for c in learnt.cliques)
-    return out
+        return replace(facts, fit=FitFacts.of(learnt.tree_fit))
+    return replace(
+        facts,
+        em_steps=sum(c.steps for c in learnt.cliques),
+        em_converged=all(c.converged for c in learnt.cliques),
+    )

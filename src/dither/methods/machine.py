@@ -27,6 +27,7 @@ from typing import (
 
 from dither.errors import ParameterError, ReportError, StateError, TooFewAnswers
 from dither.fit import Marginal, Model
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.prior import Prior
 from dither.reports import Plan
 from dither.schema import Schema
@@ -194,9 +195,9 @@ class ProtocolMachine(ABC, Generic[P]):
     def measured(self) -> Sequence[Marginal]:
         """The pooled estimates so far: at least every one-way marginal that was measured."""
 
-    def notes(self) -> JsonObject:
-        """The facts about the run that a release states, as JSON values."""
-        return {}
+    def diagnostics(self) -> Diagnostics:
+        """The facts about the run that a release states."""
+        return Diagnostics()
 
     def close(self, tally: RoundTally) -> None:
         """Close the open round with its tally and open the next.

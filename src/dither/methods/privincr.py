@@ -41,6 +41,7 @@ from dither.fit.junction_tree import JunctionTree, TreeFit
 from dither.fit.triangulate import Factorisation, compose, factorise, factorise_by_information
 from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
 from dither.methods.calm import Table, reconstruct
+from dither.methods.diagnostics import Diagnostics, FitFacts, TreeFacts
 from dither.methods.evidence import Evidence, Pair, PairEvidence, merged
 from dither.methods.independent import question_shares
 from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
@@ -48,14 +49,12 @@ from dither.methods.tree import (
     FALLBACK,
     factor_cells,
     fit_jointly,
-    fit_notes,
-    tree_notes,
     without_dependence,
 )
 from dither.reports import Plan, Question, question
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
-from dither.types import Floats, Integers, JsonObject
+from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -595,6 +594,21 @@ def _product(vectors: Sequence[Floats]) -> Floats:
     return np.asarray(out)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrivIncrDiagnostics(Diagnostics):
+    """The pairs asked and kept, the tree and its fit."""
+
+    pairs: int
+    pairs_asked: int
+    rounds_of_pairs: int
+    pairs_left_after_each_round: list[int]
+    pairs_that_came_back: int
+    threshold: str
+    fit: str
+    tree: TreeFacts | None
+    tree_fit: FitFacts | None
+
+
 class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     """T rounds about pairs, one about cliques; one about singles if no pair can be learnt."""
 
@@ -689,26 +703,23 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
             return []
         return self.evidence.measured(self._layout.tree.kept if self._layout else self._edges)
 
-    def notes(self) -> JsonObject:
+    def diagnostics(self) -> PrivIncrDiagnostics:
         schema = self.campaign.schema
-        out: JsonObject = {
-            "pairs": math.comb(len(schema), 2),
-            "pairs_asked": len(self._learnable),
-            "rounds_of_pairs": self.rounds if self._learnable else 0,
-            "pairs_left_after_each_round": list(self._history),
-            "pairs_that_came_back": self._late,
-            "threshold": self.parameters.threshold,
-            "fit": self.parameters.fit,
-        }
-        if self._layout is not None:
-            out |= tree_notes(schema, self._layout.tree)
-        if self._open is None:
-            fitted = self._fitted[1]
-            if fitted is not None:
-                out["tree_fit"] = fit_notes(fitted)
-            if self._layout is None or not self._layout.tree.kept:
-                out["fallback"] = FALLBACK
-        return out
+        tree = None if self._layout is None else self._layout.tree
+        fitted = self._fitted[1] if self._open is None else None
+        independent = self._open is None and (tree is None or not tree.kept)
+        return PrivIncrDiagnostics(
+            pairs=math.comb(len(schema), 2),
+            pairs_asked=len(self._learnable),
+            rounds_of_pairs=self.rounds if self._learnable else 0,
+            pairs_left_after_each_round=list(self._history),
+            pairs_that_came_back=self._late,
+            threshold=self.parameters.threshold,
+            fit=self.parameters.fit,
+            tree=None if tree is None else TreeFacts.of(schema, tree),
+            tree_fit=None if fitted is None else FitFacts.of(fitted),
+            fallback=FALLBACK if independent else None,
+        )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from dither.errors import SchemaError, TooFewAnswers
 from dither.fit import AnswerCounts, Marginal, Model, norm_sub, pool
 from dither.fit.ruled import Ruled
 from dither.mechanisms import LocalHash
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.independent import question_shares
 from dither.reports import Plan, question
 from dither.schema import Attribute, Schema
@@ -28,7 +29,7 @@ from dither.schema.attribute import Kind
 from dither.schema.rule_tables import constraints, outcome_codes
 from dither.schema.rules import Determines
 from dither.tally import CountTally, RoundTally
-from dither.types import Codes, Floats, Integers, JsonObject
+from dither.types import Codes, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -134,15 +135,10 @@ class Reduction:
             columns.append(column)
         return np.stack(columns, axis=1)
 
-    def notes(self) -> JsonObject:
-        """The facts that a release states about the reduction."""
-        notes: JsonObject = {}
+    def state_in(self, facts: Diagnostics) -> Diagnostics:
+        """A machine's facts with those about the reduction."""
         determined = [rule.attribute for rule in self.schema.rules if isinstance(rule, Determines)]
-        if determined:
-            notes["not_asked"] = determined
-        if self.wide:
-            notes["asked_in_groups"] = list(self.wide)
-        return notes
+        return replace(facts, not_asked=determined or None, asked_in_groups=list(self.wide) or None)
 
 
 @dataclass(frozen=True)

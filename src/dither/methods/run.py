@@ -24,6 +24,7 @@ from dither.checks import check_between, check_whole
 from dither.errors import ParameterError, PrivacyError, StateError
 from dither.fit import AnswerCounts, Marginal, Model, answers_of
 from dither.mechanisms.probability import check_epsilon
+from dither.methods.diagnostics import Diagnostics, SampleDiagnostics
 from dither.methods.machine import (
     Campaign,
     ProtocolMachine,
@@ -221,15 +222,15 @@ class MethodRun:
             return []
         return self._separate_answers.whole_measured(self.machine.measured())
 
-    def notes(self) -> JsonObject:
+    def diagnostics(self) -> Diagnostics:
         """The facts about the run that a release states."""
-        notes = dict(self.machine.notes())
+        facts = self.machine.diagnostics()
         if self.reduction is not None:
-            notes |= self.reduction.notes()
-        if self.holdout and "asked" in notes:
+            facts = self.reduction.state_in(facts)
+        if self.holdout and isinstance(facts, SampleDiagnostics) and facts.asked is not None:
             # The machine does not count the participants held out.
-            notes["asked"] = self._tallies[0].participants
-        return notes
+            facts = replace(facts, asked=self._tallies[0].participants)
+        return facts
 
     def plain_parameters(self) -> JsonObject:
         """The method's parameters as plain values, for a manifest."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -16,12 +15,12 @@ from dither.errors import StateError
 from dither.fit import Marginal, Triangulation, answers_of, check_asked, triangulate_capped
 from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
 from dither.mechanisms import oue
+from dither.methods.diagnostics import Diagnostics, Names, named
 from dither.methods.evidence import Evidence
 from dither.methods.machine import Campaign, ProtocolMachine, check_clique_cells
 from dither.reports import Plan
 from dither.schema import Schema
 from dither.tally import CountTally, RoundTally
-from dither.types import JsonObject
 
 
 @dataclass(frozen=True)
@@ -88,26 +87,6 @@ def without_dependence(evidence: Evidence) -> JunctionTree:
     return independent_tree(evidence.schema, evidence.distributions)
 
 
-def tree_notes(schema: Schema, tree: Triangulation) -> JsonObject:
-    """What a release states of a tree."""
-    return {
-        "edges": named(schema, tree.kept),
-        "edges_dropped_for_the_cap": named(schema, tree.dropped),
-        "cliques": named(schema, tree.cliques),
-        "largest_clique_cells": max(tree.cells(schema.cardinalities)),
-    }
-
-
-def fit_notes(fit: TreeFit) -> JsonObject:
-    """What a release states of a tree's fit."""
-    return {"iterations": fit.iterations, "discrepancy": fit.discrepancy, "stopped": fit.stopped}
-
-
-def named(schema: Schema, sets: Iterable[Sequence[int]]) -> list[list[str]]:
-    """Sets of positions as sets of names."""
-    return [[schema.names[a] for a in members] for members in sets]
-
-
 class _TreeParameters(Protocol):
     """What the tree of a method that stops at marginals needs."""
 
@@ -119,6 +98,17 @@ class _TreeParameters(Protocol):
 
 
 T = TypeVar("T", bound=_TreeParameters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRoundDiagnostics(Diagnostics):
+    """The pairs and cliques of the tree from which rows are drawn."""
+
+    edges: Names | None = None
+    cliques: Names | None = None
+
+
+D = TypeVar("D", bound=OneRoundDiagnostics)
 
 
 class OneRoundTree(ProtocolMachine[T]):
@@ -168,12 +158,14 @@ class OneRoundTree(ProtocolMachine[T]):
     def measured(self) -> list[Marginal]:
         return self.evidence.measured(self._tree.kept) if self._closed else []
 
-    def notes(self) -> JsonObject:
+    def _state_tree(self, facts: D) -> D:
+        """The facts with those of the tree, once the round is closed."""
         if not self._closed:
-            return {}
+            return facts
         schema = self.campaign.schema
-        out: JsonObject = {
-            "edges": named(schema, self._tree.kept),
-            "cliques": named(schema, self._tree.cliques),
-        }
-        return out if self._fitted is not None else {**out, "fallback": FALLBACK}
+        return replace(
+            facts,
+            edges=named(schema, self._tree.kept),
+            cliques=named(schema, self._tree.cliques),
+            fallback=None if self._fitted is not None else FALLBACK,
+        )

@@ -245,7 +245,7 @@ def predict(
                 run.give_prior(PublicRows(rows, "a public table", ""))
             found.append(_errors(schema, population, run.model()))
             if public_rows:
-                used.append(run.notes()["prior"]["share_of_prior"] > 0)
+                used.append(run.diagnostics().share_of_prior > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}

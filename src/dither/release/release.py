@@ -20,7 +20,7 @@ from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
 from dither.fit.ruled import core_of
 from dither.mechanisms import check_spent
-from dither.methods import EarlierReports, MethodRun, method, restore
+from dither.methods import Diagnostics, EarlierReports, MethodRun, method, restore
 from dither.methods.histogram.consumer import Partition
 from dither.methods.histogram.estimates import consistent_counts
 from dither.methods.histogram.machine import HistogramMachine
@@ -151,15 +151,15 @@ class Release:
         model = run.model()
         fitted = time.perf_counter()
         chosen = method(run.method)
-        method_notes = run.notes()
+        facts_of_run = run.diagnostics()
         content = {
             "measured": tuple(run.measured()),
             "asked": asked_in(run.plans),
             "central": _central_guarantee(run, call, participants),
-            "state": _stored_state(run, method_notes),
+            "state": _stored_state(run, facts_of_run),
         }
         notes = {
-            **method_notes,
+            **facts_of_run.to_json(),
             **heldout_notes(run, model),
             **manipulation_notes(
                 run,
@@ -259,7 +259,7 @@ class Release:
             assert partition is not None
             answer = machine.answer()
             participants = machine.population
-            facts = {"notes": machine.notes(), **facts}
+            facts = {"notes": machine.diagnostics().to_json(), **facts}
             estimates: Sequence[Floats] = answer.likely or answer.counts
             if consistent:
                 memberships = [partition.membership(c) for c in machine.consumers]
@@ -846,10 +846,10 @@ def _central_guarantee(run: MethodRun, call: Call, participants: int) -> Central
     return central_guarantee([*run.tallies, *earlier.tallies], people)
 
 
-def _stored_state(run: MethodRun, notes: JsonMapping) -> bytes:
+def _stored_state(run: MethodRun, facts: Diagnostics) -> bytes:
     """The machine's state without the tallies of an earlier release that its fit left out."""
     prior = run.machine.prior
-    if not isinstance(prior, EarlierReports) or notes["prior"]["share_of_prior"] > 0:
+    if not isinstance(prior, EarlierReports) or facts.share_of_prior > 0:
         return run.state()
     run.machine.prior = None
     try:

@@ -24,7 +24,15 @@ from dither.fit import Model, answers_of, model_from_bytes
 from dither.fit.mixture.targets import PairTargets, pair_targets, tables_pay
 from dither.fit.ruled import core_of, grouped_marginal
 from dither.mechanisms import kernels
-from dither.methods import EarlierReports, MethodRun, fitted_tallies, method, restore, start
+from dither.methods import (
+    Diagnostics,
+    EarlierReports,
+    MethodRun,
+    fitted_tallies,
+    method,
+    restore,
+    start,
+)
 from dither.methods.prior import Prior
 from dither.methods.reduction import with_groups
 from dither.release.call import MAX_REPLICATES, MIN_REPLICATES
@@ -307,7 +315,7 @@ def prepare_bootstrap(
         # A quick fit has larger errors, so its replicates are conservative.
         if parameters.get("effort") == "thorough":
             parameters = {**parameters, "effort": "quick"}
-    parameters = {**parameters, **_chosen(parameters, _notes_of(source).get("fit", {}))}
+    parameters = {**parameters, **_chosen(parameters, _diagnostics(source))}
     known = isinstance(source, MethodRun) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
@@ -338,13 +346,14 @@ def prepare_bootstrap(
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
 
-def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
+def _chosen(parameters: JsonMapping, facts: Diagnostics) -> JsonObject:
     """Choices of the release's fit that replicates reuse: tied pairs, whole tables or pairs."""
     chosen: JsonObject = {}
     if "edges" in parameters:
-        chosen["edges"] = fit.get("edges", parameters["edges"])
-    if "risk_of_pairs_alone" in fit:
-        chosen["tables"] = "never" if fit["risk_of_pairs_alone"] < 0.0 else "always"
+        edges = facts.fitted_edges
+        chosen["edges"] = parameters["edges"] if edges is None else edges
+    if facts.risk_of_pairs_alone is not None:
+        chosen["tables"] = "never" if facts.risk_of_pairs_alone < 0.0 else "always"
     return chosen
 
 
@@ -391,7 +400,7 @@ def _asked_together(run: MethodRun) -> frozenset[frozenset[str]]:
     pairs_alone = machine.method == "mixture" and (
         not tables_pay(len(machine.campaign.schema), answers)
         or machine.plain_parameters()["tables"] == "never"
-        or machine.notes().get("fit", {}).get("risk_of_pairs_alone", 0.0) < 0.0
+        or (machine.diagnostics().risk_of_pairs_alone or 0.0) < 0.0
     )
     sets, sizes = (
         {answer.question.attributes for answer in answers},
@@ -402,13 +411,12 @@ def _asked_together(run: MethodRun) -> frozenset[frozenset[str]]:
     )
 
 
-def _notes_of(source: Release | MethodRun) -> JsonMapping:
-    return source.notes() if isinstance(source, MethodRun) else source.notes
+def _diagnostics(source: Release | MethodRun) -> Diagnostics:
+    if isinstance(source, MethodRun):
+        return source.diagnostics()
+    return Diagnostics.from_json(source.notes)
 
 
 def _learns_dependence(source: Release | MethodRun) -> bool:
-    """Whether pairs were asked and used; notes name methods that had to omit them."""
-    notes = source.notes() if isinstance(source, MethodRun) else source.notes
-    return (
-        source.method != "independent" and not notes.get("fallbacks") and not notes.get("fallback")
-    )
+    """Whether pairs were asked and used."""
+    return source.method != "independent" and not _diagnostics(source).fell_back

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 from collections import Counter
@@ -25,7 +26,7 @@ from dither.errors import (
 from dither.fit import Model, model_from_bytes
 from dither.fit.project import apportion
 from dither.mechanisms import Mechanism, PackedReports, kernels, log_up
-from dither.methods import MethodRun, ProtocolMachine, restore, start
+from dither.methods import Diagnostics, MethodRun, ProtocolMachine, restore, start
 from dither.randomness import RandomStream
 from dither.reports import Plan
 from dither.schema import Attribute, Schema
@@ -203,6 +204,11 @@ class MethodContract:
             assert measured.frequencies.shape == measured.standard_errors.shape
             assert (measured.standard_errors > 0).all()
         assert {m.attributes for m in machine.measured()} >= {(n,) for n in schema.names}
+        stated = machine.diagnostics().to_json()
+        assert json.loads(json.dumps(stated)) == stated
+        stored = Diagnostics.from_json(stated)
+        assert stored.to_json() == stated
+        assert stored.fell_back == machine.diagnostics().fell_back
 
     def test_the_machine_is_pure_and_can_stop_and_go_on_anywhere(self, method: str) -> None:
         straight, stopped = self.begin(method), self.begin(method)
@@ -218,6 +224,7 @@ class MethodContract:
             stopped = restore(stopped.state())
             assert stopped.state() == straight.state()
         assert stopped.model().to_bytes() == straight.model().to_bytes()
+        assert stopped.diagnostics() == straight.diagnostics()
 
     def _answers(self, method: str, plan: Plan, rng: np.random.Generator) -> RoundTally:
         schema, codes, tally = self.schema(method), self.people(method), zero(plan)

@@ -20,6 +20,7 @@ from dither.checks import check_between, check_choice
 from dither.errors import ParameterError, SchemaError
 from dither.fit import Independent, Marginal, norm_sub
 from dither.mechanisms import NAMES, Mechanism, SetStrategy, kernels
+from dither.methods.diagnostics import Diagnostics, SampleDiagnostics
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers, union
 from dither.methods.histogram.estimates import (
     CellEstimates,
@@ -302,9 +303,20 @@ class SampledChp(PartitionMachine[_SampledParameters]):
     def share(self) -> float:
         return self.parameters.share
 
-    def notes(self) -> JsonObject:
-        asked = {"asked": self._closed[0].participants} if self._closed else {}
-        return {**asked, "share": self.share} if self._questions else {}
+    def diagnostics(self) -> SampleDiagnostics:
+        if not self._questions:
+            return SampleDiagnostics()
+        asked = self._closed[0].participants if self._closed else None
+        return SampleDiagnostics(asked=asked, share=self.share)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmartDiagnostics(Diagnostics):
+    """What the designed report is expected to gain over CHP."""
+
+    predicted_gain_over_chp: float | None = None
+    predicted_variance_ratio: list[float] | None = None
+    objective: str | None = None
 
 
 class Smart(PartitionMachine[SmartParameters]):
@@ -344,14 +356,14 @@ class Smart(PartitionMachine[SmartParameters]):
             self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population
         )
 
-    def notes(self) -> JsonObject:
+    def diagnostics(self) -> SmartDiagnostics:
         if not self._questions:
-            return {}
-        return {
-            "predicted_gain_over_chp": self._choice.gain,
-            "predicted_variance_ratio": list(self._choice.ratios),
-            "objective": self.parameters.objective,
-        }
+            return SmartDiagnostics()
+        return SmartDiagnostics(
+            predicted_gain_over_chp=self._choice.gain,
+            predicted_variance_ratio=list(self._choice.ratios),
+            objective=self.parameters.objective,
+        )
 
 
 class Split(HistogramMachine[HistogramParameters]):

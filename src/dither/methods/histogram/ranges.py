@@ -42,6 +42,7 @@ from dither.mechanisms import (
     kernels,
     mechanism_from_json,
 )
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.histogram.consumer import Consumer, Partition, union
 from dither.methods.histogram.estimates import ConsumerCounts, OutputCells, read_off
 from dither.methods.histogram.machine import (
@@ -507,6 +508,13 @@ def _ends(low: float, high: float) -> Consumer:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class RangesDiagnostics(Diagnostics):
+    """How many fine cells the range has."""
+
+    cells: int
+
+
 class Ranges(PartitionMachine[_RangesParameters]):
     """One report designed for all intervals; estimates are smooth, raw counts are kept."""
 
@@ -575,8 +583,8 @@ class Ranges(PartitionMachine[_RangesParameters]):
         assert self.cells.smoothed is not None
         return Independent(self.campaign.schema, (self.cells.smoothed,))
 
-    def notes(self) -> JsonObject:
-        return {"cells": self.partition.cells}
+    def diagnostics(self) -> RangesDiagnostics:
+        return RangesDiagnostics(cells=self.partition.cells)
 
 
 @dataclass(frozen=True)

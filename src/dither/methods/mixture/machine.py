@@ -35,6 +35,7 @@ from dither.fit.mixture.model import Edge, Mixture
 from dither.fit.mixture.public_prior import with_public
 from dither.fit.mixture.set_fit import SetTargets, set_targets
 from dither.fit.mixture.targets import Edges, PairTargets, pair_targets, tables_pay, trees
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.machine import Campaign, Pairs, ProtocolMachine
 from dither.methods.mixture.plan import (
     ScreenDesign,
@@ -327,9 +328,9 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
             ],
         }
 
-    def notes(self) -> JsonObject:
+    def diagnostics(self) -> Diagnostics:
         if self.plan() is not None:
-            return {}
+            return Diagnostics()
         notes: JsonObject = {
             "fit": {**self._fitted.diagnostics, **self._local, **self._fit[1]},
             "asked_in_pairs": len(self._members),
@@ -354,4 +355,4 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
                 notes["fallbacks"] = [
                     f"{why}, so single attributes were asked and the model takes them as independent"
                 ]
-        return notes
+        return Diagnostics.from_json(notes)
