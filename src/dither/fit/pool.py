@@ -55,6 +55,48 @@ def read_marginal(
     return np.transpose(marginal, [kept.index(a) for a in axes]), raw.size // marginal.size
 
 
+@dataclass(frozen=True)
+class WeightedAnswer:
+    """One question's estimate of a marginal, and its weight in the average over questions.
+
+    Attributes:
+        answer: The question and its counts.
+        marginal: The raw estimate.
+        group: How many of the question's cells are summed into one.
+        weight: See `precision`; weights of several questions do not add up to one.
+    """
+
+    answer: AnswerCounts
+    marginal: Floats
+    group: int
+    weight: float
+
+
+def weigh_answers(
+    schema: Schema,
+    answers: Sequence[AnswerCounts],
+    attributes: Sequence[str],
+    *,
+    poisson: bool = False,
+) -> list[WeightedAnswer]:
+    """The estimates of some attributes' marginal by every question that contains them all.
+
+    Args:
+        schema: The attributes.
+        answers: All questions with their counts.
+        attributes: Those of the marginal.
+        poisson: See `precision`.
+    """
+    wanted, cells = set(attributes), schema.cells(attributes)
+    found = []
+    for answer in answers:
+        if wanted <= set(answer.question.attributes):
+            marginal, group = read_marginal(schema, answer, attributes)
+            weight = precision(answer.question.mechanism, cells, answer.n, poisson=poisson)
+            found.append(WeightedAnswer(answer, marginal, group, weight))
+    return found
+
+
 def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
     """Raise `TooFewAnswers` with the attributes that have no answers."""
     heard = {name for answer in answers for name in answer.question.attributes}
@@ -67,46 +109,42 @@ def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
 
 def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> Marginal:
     """The pooled marginal of some attributes over every question that contains them all."""
-    wanted = set(attributes)
-    holding = [a for a in answers if wanted <= set(a.question.attributes)]
-    if not holding:
+    parts = weigh_answers(schema, answers, attributes)
+    if not parts:
         raise ParameterError(
             f"nobody was asked about {', '.join(attributes)} together",
             where="attributes",
             value=tuple(attributes),
         )
-    cells = schema.cells(attributes)
     weighted = np.zeros([schema[a].cardinality for a in attributes])
     total = 0.0
-    parts: list[tuple[AnswerCounts, int, float]] = []
-    for answer in holding:
-        marginal, group = read_marginal(schema, answer, attributes)
-        weight = precision(answer.question.mechanism, cells, answer.n)
-        weighted += weight * marginal
-        total += weight
-        parts.append((answer, group, weight))
+    for part in parts:
+        weighted += part.weight * part.marginal
+        total += part.weight
     frequencies = weighted / total
     variances = np.zeros_like(frequencies)
     inside, chance = np.clip(frequencies, 0.0, 1.0), 0.0
-    for answer, group, weight in parts:
-        variances += (weight / total) ** 2 * _group_variances(answer, group, inside)
-        chance += (weight / total) ** 2 / answer.n
+    for part in parts:
+        variances += (part.weight / total) ** 2 * noise_variances(part.answer, part.group, inside)
+        chance += (part.weight / total) ** 2 / part.answer.n
     return Marginal(
         tuple(attributes),
         frequencies,
         np.sqrt(variances),
-        sum(a.n for a in holding),
+        sum(part.answer.n for part in parts),
         effective_n=1 / chance,
     )
 
 
-def precision(mechanism: Mechanism, cells: int, n: int) -> float:
+def precision(mechanism: Mechanism, cells: int, n: int, *, poisson: bool = False) -> float:
     """The weight of n answers in a pooled marginal.
 
-    One over the variance, of noise and sampling, of a marginal with equally frequent cells.
+    One over the variance, of noise and sampling, of a marginal with equally frequent cells of
+    frequency f. Sampling has f(1-f)/n; with `poisson` it has f/n, as for independent counts.
     """
     even = 1.0 / cells
-    return n / (_variance(mechanism, mechanism.cells // cells, even) + even * (1 - even))
+    sampling = even if poisson else even * (1 - even)
+    return n / (_variance(mechanism, mechanism.cells // cells, even) + sampling)
 
 
 def contrast_noise(
@@ -140,8 +178,14 @@ def contrast_noise(
     return noise / total**2, people / total**2
 
 
-def _group_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
-    """The variance at each frequency; it is linear in the frequency for every mechanism."""
+def noise_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
+    """The mechanism's variance of a marginal's cells, without that of sampling.
+
+    Args:
+        answer: The question and its counts.
+        group: How many of the question's cells are summed into one.
+        frequencies: Of the marginal's cells; the variance is linear in them.
+    """
     low, high = (_variance(answer.question.mechanism, group, f) for f in (0.0, 1.0))
     return (low + (high - low) * frequencies) / answer.n
 

@@ -41,7 +41,7 @@ from scipy.special import chdtrc
 
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, Model
-from dither.fit.pool import read_marginal
+from dither.fit.pool import noise_variances, read_marginal
 from dither.mechanisms import kernels
 from dither.methods import MethodRun
 from dither.tally import CountTally, RoundTally
@@ -113,10 +113,9 @@ class _HeldOutError:
 
 def unbiased_variances(answer: AnswerCounts, group: int, frequencies: Floats) -> Floats:
     """Unbiased estimates of the variances of a marginal's cells, including sampling."""
-    mechanism, n = answer.question.mechanism, answer.n
-    low, high = mechanism.group_variance(group, 0.0, n), mechanism.group_variance(group, 1.0, n)
-    linear = low + (high - low) * frequencies
-    return np.asarray((linear + frequencies * (1 - frequencies) / n) / (1 - 1 / n))
+    n = answer.n
+    noise = noise_variances(answer, group, frequencies)
+    return np.asarray((noise + frequencies * (1 - frequencies) / n) / (1 - 1 / n))
 
 
 def heldout_error(model: Model, answers: Sequence[AnswerCounts], ways: int = 2) -> _HeldOutError:

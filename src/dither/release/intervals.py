@@ -27,7 +27,7 @@ from scipy.special import stdtrit
 
 from dither.checks import check_between
 from dither.fit import Model
-from dither.fit.pool import AnswerCounts, read_marginal
+from dither.fit.pool import AnswerCounts, WeightedAnswer, noise_variances, weigh_answers
 from dither.fit.ruled import add_up, grouped_marginal, root_of, told_within_groups
 from dither.mechanisms import Mechanism, PureMechanism
 from dither.release.misfit import Misfit, Moves, PairBias
@@ -71,32 +71,21 @@ class Reports:
         wanted = frozenset(attributes)
         return any(wanted <= asked for asked in self._by_set)
 
-    def _parts(self, attributes: Sequence[str]) -> list[tuple[AnswerCounts, Floats, float]]:
-        """Each answer that covers the attributes: its estimate and its weight in the average."""
-        found, cells = [], self.schema.cells(attributes)
-        for answer in self._holding(attributes):
-            marginal, group = read_marginal(self.schema, answer, attributes)
-            precision = 1.0 / (
-                answer.question.mechanism.group_variance(group, 1.0 / cells, answer.n)
-                + 1.0 / cells / answer.n
-            )
-            found.append((answer, marginal, precision))
-        total = sum(precision for *_, precision in found)
-        return [(answer, marginal, precision / total) for answer, marginal, precision in found]
+    def _parts(self, attributes: Sequence[str]) -> list[tuple[WeightedAnswer, float]]:
+        """Each answer that covers the attributes, and its share in the average."""
+        holding = self._holding(attributes)
+        found = weigh_answers(self.schema, holding, attributes, poisson=True)
+        total = sum(part.weight for part in found)
+        return [(part, part.weight / total) for part in found]
 
     def marginal(self, attributes: Sequence[str], frequencies: Floats) -> tuple[Floats, Floats]:
         """The averaged table of some attributes, and each cell's variance at `frequencies`."""
         raw, variances = np.zeros(frequencies.shape), np.zeros(frequencies.shape)
-        for answer, marginal, share in self._parts(attributes):
-            mechanism, group = (
-                answer.question.mechanism,
-                answer.question.mechanism.cells // marginal.size,
-            )
-            low, high = (mechanism.group_variance(group, f, answer.n) for f in (0.0, 1.0))
-            raw += share * marginal
-            variances += share**2 * (
-                low + (high - low) * frequencies + frequencies * (1 - frequencies) / answer.n
-            )
+        for part, share in self._parts(attributes):
+            raw += share * part.marginal
+            noise = noise_variances(part.answer, part.group, frequencies)
+            sampling = frequencies * (1 - frequencies) / part.answer.n
+            variances += share**2 * (noise + sampling)
         return raw, variances
 
     def sums(
@@ -111,8 +100,9 @@ class Reports:
         spread = weights.reshape(len(weights), *(int(group.max()) + 1 for group in groups))
         for axis, group in enumerate(groups):
             spread = np.take(spread, group, axis=axis + 1)
-        for answer, marginal, share in self._parts(attributes):
-            estimates += share * (weights @ add_up(marginal, groups).ravel())
+        for part, share in self._parts(attributes):
+            answer = part.answer
+            estimates += share * (weights @ add_up(part.marginal, groups).ravel())
             asked = answer.question.attributes
             rows = _broadcast(spread, attributes, asked, self.schema)
             even = _broadcast(frequencies[None], attributes, asked, self.schema)[0]
