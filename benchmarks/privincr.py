@@ -24,8 +24,7 @@ from benchmarks.tasks import classification, split_rows
 from dither.evaluation.metrics import attribute_sets, marginal, tvd
 from dither.fit import Model
 from dither.lab.harness import Bench, Chart, Size, Study
-from dither.methods import bayesnet, calm, independent, lopub, privincr
-from dither.methods.jtree_nonprivate import publish_nonprivate
+from dither.methods import NONPRIVATE, bayesnet, calm, independent, lopub, privincr
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.schema import Schema
 from dither.simulate import simulate
@@ -105,7 +104,7 @@ def without_noise(
     plain = (
         exact_product(table)
         if method == PRODUCT
-        else publish_nonprivate(table.truth, table.schema, no_privacy=True)
+        else NONPRIVATE.fit(table.truth, table.schema, {}, no_privacy=True).model
     )
     return errors(plain, table, (2, 3, 4), sets)
 
@@ -208,7 +207,7 @@ def measure_svm(
     if plain:
         model: Model = exact_product(Table("", table.schema, train, train))
     elif method == TREE:
-        model = publish_nonprivate(train, table.schema, no_privacy=True)
+        model = NONPRIVATE.fit(train, table.schema, {}, no_privacy=True).model
     else:
         drawn = np.asfortranarray(
             train[np.random.default_rng([SEED, 7]).integers(0, len(train), people)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -12,9 +13,8 @@ import numpy as np
 
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError
-from dither.methods import DEFAULT, jtree_nonprivate, start
+from dither.methods import DEFAULT, NONPRIVATE, start
 from dither.methods import method as find_method
-from dither.methods.machine import build_parameters
 from dither.notice import Notice
 from dither.progress import followed
 from dither.randomness import generator, public_seed
@@ -209,39 +209,35 @@ def _publish_openly(
     facts: _TableFacts,
 ) -> Release:
     """Publish the junction tree of the true records. It is not private and says so."""
-    parameters = build_parameters(
-        jtree_nonprivate.TrueTreeParameters, call.parameters, jtree_nonprivate.METHOD
-    )
     begun = time.perf_counter()
-    model = jtree_nonprivate.publish_nonprivate(codes, domain, parameters, no_privacy=True)
+    fitted = NONPRIVATE.fit(codes, domain, call.parameters, no_privacy=True)
     return Release.from_model(
-        model,
-        replace(call, parameters=asdict(parameters)),
+        fitted.model,
+        replace(call, parameters=fitted.parameters),
         len(codes),
         generators,
         layout,
         seconds={**seconds, "fit": round(time.perf_counter() - begun, 4)},
-        epsilon_achieved=jtree_nonprivate.EPSILON,
+        epsilon_achieved=math.inf,
         rounds=0,
-        notes=jtree_nonprivate.release_notes(model),
-        description=jtree_nonprivate.SUMMARY,
-        reference=jtree_nonprivate.REFERENCE,
+        notes=fitted.diagnostics.to_json(),
+        description=NONPRIVATE.summary,
+        reference=NONPRIVATE.reference,
         **facts,
     )
 
 
 def _check_method(run: RunOptions) -> None:
     """Raise ParameterError unless the method exists and fits the other options."""
-    if run.method != jtree_nonprivate.METHOD:
+    if run.method != NONPRIVATE.name:
         find_method(run.method)
         if run.no_privacy:
             raise ParameterError(
-                f"no_privacy is for the method {jtree_nonprivate.METHOD} only; "
-                f"{run.method} is private",
+                f"no_privacy is for the method {NONPRIVATE.name} only; {run.method} is private",
                 where="no_privacy",
             )
         return
-    jtree_nonprivate.require_switch(run.no_privacy)
+    NONPRIVATE.require_switch(run.no_privacy)
     if run.prior is not None:
         raise ParameterError(
             "without privacy the true records are read; leave prior out", where="prior"

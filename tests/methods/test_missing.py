@@ -6,9 +6,8 @@ PrivIncr (section 7) leaves missing values as future work.
 import numpy as np
 import pytest
 
-from dither.methods import Campaign, bayesnet, calm, privincr
+from dither.methods import NONPRIVATE, Campaign, bayesnet, calm, privincr
 from dither.methods import privincr as noincremental
-from dither.methods.jtree_nonprivate import publish_nonprivate
 from dither.schema import Attribute, Schema
 from dither.schema.table import decode, encode, plain_layout
 from dither.simulate import simulate
@@ -78,7 +77,7 @@ def test_missing_answers_keep_their_rate_and_dependence(method):
 
 def test_the_comparison_without_privacy_too():
     check(
-        publish_nonprivate(people(), SCHEMA, no_privacy=True).sample(
+        NONPRIVATE.fit(people(), SCHEMA, {}, no_privacy=True).model.sample(
             100_000, np.random.default_rng(3)
         ),
         0.02,

@@ -5,14 +5,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError, PrivacyError
-from dither.methods import METHODS
-from dither.methods.jtree_nonprivate import (
-    EPSILON,
-    METHOD,
-    TrueTreeParameters,
-    publish_nonprivate,
-    release_notes,
-)
+from dither.methods import METHODS, NONPRIVATE
 
 NETWORK = generate_network((3, 2, 4, 3), parents=1, strength=2.0, seed=4)
 SCHEMA = NETWORK.schema
@@ -26,42 +19,39 @@ def exact(names):
     return counts / len(CODES)
 
 
+def true_tree(**parameters):
+    return NONPRIVATE.fit(CODES, SCHEMA, parameters, no_privacy=True).model
+
+
 def test_without_the_switch_it_refuses_and_names_it():
     with pytest.raises(PrivacyError, match="no_privacy"):
-        publish_nonprivate(CODES, SCHEMA)
+        NONPRIVATE.fit(CODES, SCHEMA, {})
     with pytest.raises(InputError):
-        publish_nonprivate(CODES, SCHEMA, TrueTreeParameters(), no_privacy=False)
+        NONPRIVATE.fit(CODES, SCHEMA, {}, no_privacy=False)
 
 
 def test_it_is_no_protocol_machine_and_says_what_it_is():
-    model = publish_nonprivate(CODES, SCHEMA, TrueTreeParameters(phi=0.1), no_privacy=True)
-    notes = release_notes(model)
+    notes = NONPRIVATE.fit(CODES, SCHEMA, {}, no_privacy=True).diagnostics.to_json()
     assert notes["private"] is False
     assert "not to be published" in notes["warning"]
-    assert np.isinf(EPSILON)
-    listed = METHODS.get(METHOD)
-    assert listed is None or not hasattr(listed.load(), "plan"), (
-        "nothing without privacy may pass for a machine"
-    )
+    assert NONPRIVATE.name not in METHODS, "nothing without privacy may pass for a machine"
 
 
 def test_cliques_have_the_tables_own_distributions():
-    model = publish_nonprivate(CODES, SCHEMA, TrueTreeParameters(phi=0.05), no_privacy=True)
+    model = true_tree(phi=0.05)
     for clique in model.tree.cliques:
         names = [SCHEMA.names[a] for a in clique]
         np.testing.assert_allclose(model.marginal(names), exact(names), atol=1e-12)
     assert len(model.tree.kept) >= 3
-    independent = publish_nonprivate(CODES, SCHEMA, TrueTreeParameters(phi=1.0), no_privacy=True)
+    independent = true_tree(phi=1.0)
     assert independent.tree.kept == ()
 
 
 def test_the_cap_drops_the_weakest_and_bad_input_is_named():
-    model = publish_nonprivate(
-        CODES, SCHEMA, TrueTreeParameters(phi=0.0, max_clique_cells=12), no_privacy=True
-    )
+    model = true_tree(phi=0.0, max_clique_cells=12)
     assert max(model.tree.cells(SCHEMA.cardinalities)) <= 12
     assert model.tree.dropped
     with pytest.raises(ParameterError, match="phi"):
-        TrueTreeParameters(phi=2.0)
+        true_tree(phi=2.0)
     with pytest.raises(ParameterError, match="row"):
-        publish_nonprivate(CODES[:0], SCHEMA, no_privacy=True)
+        NONPRIVATE.fit(CODES[:0], SCHEMA, {}, no_privacy=True)

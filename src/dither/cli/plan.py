@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dither.cli.options import AsJson, print_warnings
-from dither.methods import DEFAULT, HISTOGRAMS, MEANS, jtree_nonprivate, plugin_faults
+from dither.methods import DEFAULT, HISTOGRAMS, MEANS, NONPRIVATE, plugin_faults
 from dither.methods import methods as all_methods
 from dither.planner import Forecast, forecast
 from dither.planner.forecasting import NOT_PLAYED, check_picture, write_picture
@@ -147,9 +147,9 @@ def methods(as_json: AsJson = False) -> None:
             f"  parameters  {', '.join(f'{k}={_shown(v)}' for k, v in m.defaults().items()) or 'none'}"
         )
         print(f"  reference   {m.reference}\n")
-    print(f"{jtree_nonprivate.METHOD}  (needs --no-privacy)")
-    print(f"  gives       {jtree_nonprivate.SUMMARY}")
-    print(f"  reference   {jtree_nonprivate.REFERENCE}")
+    print(f"{NONPRIVATE.name}  (needs --no-privacy)")
+    print(f"  gives       {NONPRIVATE.summary}")
+    print(f"  reference   {NONPRIVATE.reference}")
 
 
 def _shown(value: object) -> str:

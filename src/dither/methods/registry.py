@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from dither.errors import ParameterError
+from dither.errors import ParameterError, PrivacyError
+from dither.fit import Model
+from dither.methods.diagnostics import Diagnostics
 from dither.methods.machine import ProtocolMachine, describe_parameters
 from dither.plugins import Plugin, plugin, usable
-from dither.types import JsonObject
+from dither.schema import Schema
+from dither.types import Codes, JsonMapping, JsonObject
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,59 @@ MEANS: dict[str, Method] = {
     )
 }
 DEFAULT = "mixture"
+
+
+@dataclass(frozen=True)
+class NonprivateFit:
+    """A model of the true records, its parameters and what a release states about it."""
+
+    model: Model
+    parameters: JsonObject
+    diagnostics: Diagnostics
+
+
+@dataclass(frozen=True)
+class NonprivateMethod:
+    """A method that reads the true records, for comparison; loaded on use."""
+
+    name: str
+    module: str
+    function: str
+    summary: str
+    reference: str
+
+    def require_switch(self, no_privacy: bool) -> None:
+        """Raise `PrivacyError` unless the caller set `no_privacy`."""
+        if not no_privacy:
+            raise PrivacyError(
+                f"method {self.name!r} reads the true records without protection; "
+                "it needs no_privacy",
+                where="no_privacy",
+            )
+
+    def fit(
+        self, codes: Codes, schema: Schema, parameters: JsonMapping, *, no_privacy: bool = False
+    ) -> NonprivateFit:
+        """Fit the true records. NOT private: epsilon is infinite.
+
+        Raises:
+            PrivacyError: `no_privacy` is not set.
+            ParameterError: There are no records, or a parameter is unknown or out of range.
+        """
+        self.require_switch(no_privacy)
+        fitted: NonprivateFit = getattr(import_module(self.module), self.function)(
+            codes, schema, parameters
+        )
+        return fitted
+
+
+NONPRIVATE = NonprivateMethod(
+    "jtree-nonprivate",
+    "dither.lab.jtree_nonprivate",
+    "fit",
+    "NOT private: a junction tree of the true records, to tell a model's own error from that of the noise.",
+    "Liu, Tang, Hu, Jin, Guo, EDBT 2023, section 6.1 (NoPrivJTree); Chen, Xiao, Zhang, Xu, KDD 2015",
+)
 
 
 def method(name: str) -> Method:
