@@ -133,13 +133,11 @@ def likely_density(probabilities: Floats, outputs: AnyIntegers, widths: Floats) 
     )
 
 
-def rough_shares(
-    probabilities: Floats, outputs: Floats, widths: Floats, steps: int = SETTINGS.rough_steps
-) -> Floats:
+def rough_shares(probabilities: Floats, outputs: Floats, widths: Floats) -> Floats:
     """A few steps of EM from an even density, mixed with a little of that density."""
     even = widths / widths.sum()
     shares, total = even, outputs.sum()
-    for _ in range(steps):
+    for _ in range(SETTINGS.rough_steps):
         shares = shares * (probabilities.T @ (outputs / (probabilities @ shares))) / total
     return np.asarray(
         (1 - SETTINGS.even_part) * shares + SETTINGS.even_part * even, dtype=np.float64
