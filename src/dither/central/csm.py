@@ -62,11 +62,23 @@ from dither.types import Flags, Floats, Integers, Singles
 
 # From this number of atoms on, forming the product of a dense matrix and the dictionary is faster.
 FORM_AFTER = 16
-STEPS = 150
-# Bias below this number of standard deviations of a Haar level's noise is not counted.
-SIGNIFICANT = 1.0
 # Smaller variances count as no noise.
 NO_NOISE = 1e-12
+
+
+@dataclass(frozen=True)
+class CsmSettings:
+    """Tuned constants of compressed sensing (docs/explanation/central-release.md)."""
+
+    # Steps of non-negative least squares, which bound its time.
+    steps: int = 150
+    # Bias below this number of standard deviations of a Haar level's noise is not counted.
+    significance: float = 1.0
+    # Rows per cell if each cell enters several rows; with one entry there is a row for each cell.
+    shared_tau: float = 0.3
+
+
+SETTINGS = CsmSettings()
 
 
 @dataclass(frozen=True)
@@ -231,7 +243,7 @@ def expected_error(residual: Floats, degrees: Floats, variance: float, chance: f
     weights = 0.25 + runs**2 / (6 * wide.size)
     bias = np.add.reduceat(wide**2 - variance * (1 - degrees), starts)
     counts = np.append(1, 1 << np.arange(levels))
-    bias = (bias - SIGNIFICANT * variance * np.sqrt(2 * counts)).clip(0)
+    bias = (bias - SETTINGS.significance * variance * np.sqrt(2 * counts)).clip(0)
     kept = np.add.reduceat(degrees, starts) * variance
     errors = weights * (bias + kept)
     average = float((weights * counts).sum()) / wide.size
@@ -364,7 +376,7 @@ def non_negative_least_squares(matrix: SparseSensing, noisy: Floats, total: floa
         probe /= steepest
     here = non_negative(np.ones(size), total)
     ahead, pace = here, 1.0
-    for _ in range(STEPS):
+    for _ in range(SETTINGS.steps):
         slope = matrix.correlate(matrix.forward(ahead) - noisy)
         new = non_negative(ahead - slope / (1.1 * steepest), total)
         # Restart the momentum after an overshoot.
@@ -480,15 +492,12 @@ class CsmParameters:
         if self.tau is not None:
             return self.tau
         if self.measurement == "sparse":
-            return SHARED if (self.entries or 1) > 1 else 1.0
+            return SETTINGS.shared_tau if (self.entries or 1) > 1 else 1.0
         return automatic_tau(cells, epsilon, records)
 
     def columns(self, tau: float) -> int:
         """Rows of a sparse matrix that a record changes: one if each cell has a row, else four."""
         return self.entries or (1 if tau == 1.0 else 4)
-
-
-SHARED = 0.3
 
 
 def compressed_sensing(

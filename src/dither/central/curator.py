@@ -18,7 +18,7 @@ import narwhals as nw
 import numpy as np
 
 from dither.central import CentralMethod, central_method
-from dither.central.grid import COARSEST
+from dither.central.grid import SETTINGS as GRID_SETTINGS
 from dither.central.measurement import (
     MAX_CELLS,
     MAX_RECORDS,
@@ -49,9 +49,19 @@ from dither.types import Codes, Floats, Integers, JsonMapping, NativeTable, Prog
 
 Workload = Literal["cells", "ranges"]
 WORKLOADS: tuple[Workload, ...] = ("cells", "ranges")
-SUPPOSED_RECORDS = 10_000
-# If an average cell has fewer units of noise than this, a method with a model gains.
-FAINT = 1.0
+
+
+@dataclass(frozen=True)
+class AdviceSettings:
+    """Tuned constants of the choice of a method."""
+
+    # Records supposed if their number is not public.
+    records: int = 10_000
+    # Units of noise in an average cell below which a method with a model gains.
+    min_signal: float = 1.0
+
+
+SETTINGS = AdviceSettings()
 
 
 @dataclass(frozen=True)
@@ -77,18 +87,18 @@ def advise(
         return _Advice(
             "privbayes", f"{cells:,} cells are too many for a histogram, and a network needs none"
         )
-    supposed = SUPPOSED_RECORDS if records is None else max(1, records)
+    supposed = SETTINGS.records if records is None else max(1, records)
     guessed = " supposed" if records is None else ""
     mean = supposed / cells * epsilon
     if workload == "ranges":
-        if len(shape) == 2 and min(shape) > COARSEST:
+        if len(shape) == 2 and min(shape) > GRID_SETTINGS.coarsest:
             return _Advice(
                 "agrid", "ranges over two columns: grids that are finer where more records are"
             )
         return _Advice(
             "hierarchical", "ranges: a tree of counts with the best fan-out of each column"
         )
-    if mean >= FAINT:
+    if mean >= SETTINGS.min_signal:
         return _Advice(
             "laplace", f"with {supposed:,} records{guessed} an average cell stands above the noise"
         )

@@ -1,6 +1,6 @@
 """DAWA: join cells with similar counts into buckets, privately, and count buckets through a tree.
 
-Trust model: central. Guarantee: pure epsilon: `PARTITION_SHARE` for the buckets, the
+Trust model: central. Guarantee: pure epsilon: `share` for the buckets, the
 rest for their counts.
 
 The buckets are the cheapest way to cut the domain into runs of 2^k cells (starting at
@@ -39,14 +39,14 @@ from dither.checks import check_between
 from dither.types import Floats, Integers
 
 GRID = 64
-PARTITION_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class DawaParameters:
     """`share` of epsilon goes to the choice of buckets."""
 
-    share: float = PARTITION_SHARE
+    # Part of epsilon for the buckets: the paper's 0.25.
+    share: float = 0.25
 
     def __post_init__(self) -> None:
         check_between("share", self.share, 0, 1, ends="()")

@@ -25,8 +25,18 @@ from dither.checks import check_between
 from dither.errors import ParameterError
 from dither.types import Floats, Integers
 
-COUNT_SHARE = 0.02
-COARSEST = 10
+
+@dataclass(frozen=True)
+class GridSettings:
+    """Tuned constants of adaptive grids."""
+
+    # Part of epsilon for the number of records, which only decides how coarse the grid is.
+    count_share: float = 0.02
+    # Blocks along each column of the coarse grid, at least: the paper's 10.
+    coarsest: int = 10
+
+
+SETTINGS = GridSettings()
 # For smaller values every grid has one block per cell, and the number of blocks overflows.
 MIN_C = 1e-6
 
@@ -84,7 +94,7 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
     coarse_share = parameters.share * (task.epsilon - spent)
     fine_share = (task.epsilon - spent - coarse_share) * (1 - 2**-50)
     blocks = max(
-        COARSEST, math.ceil(math.sqrt(max(0.0, records) * task.epsilon / parameters.c) / 4)
+        SETTINGS.coarsest, math.ceil(math.sqrt(max(0.0, records) * task.epsilon / parameters.c) / 4)
     )
     rows, columns = (edges(cells, blocks) for cells in task.shape)
     coarse = block_sums(table, rows, columns)
@@ -124,7 +134,7 @@ def _records(task: CuratorTask) -> tuple[float, float]:
     exact = task.counts.sum(keepdims=True)
     if task.neighbours == "replace":
         return float(exact[0]), 0.0
-    seen = observe(Cells(1), exact, COUNT_SHARE * task.epsilon, task.source)
+    seen = observe(Cells(1), exact, SETTINGS.count_share * task.epsilon, task.source)
     return float(seen.values[0]), seen.epsilon
 
 

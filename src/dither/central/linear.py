@@ -313,6 +313,18 @@ def _filled(counts: Integers, size: int) -> Integers:
     return out
 
 
+@dataclass(frozen=True)
+class HierarchySettings:
+    """Tuned constants of trees of counts."""
+
+    # Share of an average range's variance that is left once the levels agree (measured for two
+    # levels; it is less for more).
+    consistent: float = 0.58
+
+
+SETTINGS = HierarchySettings()
+
+
 def best_branching(cells: int) -> int:
     """The fan-out with the least error of an average range: HB.
 
@@ -330,13 +342,12 @@ def best_branching(cells: int) -> int:
         return (
             (b + 2) / 3
             if height == 1
-            else CONSISTENT * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
+            else SETTINGS.consistent * ((b - 1) * height**3 - 2 * (b + 1) * height**2 / 3)
         )
 
     return min(range(2, max(2, min(cells, MAX_CHILDREN)) + 1), key=error)
 
 
-CONSISTENT = 0.58
 MAX_CHILDREN = 1024
 MAX_LEAVES = 16 * MAX_CELLS
 

@@ -35,11 +35,22 @@ from dither.mechanisms import check_epsilon
 from dither.schema.cells import cells_of, count_cells
 from dither.types import Codes, Floats, Integers
 
-COUNT_SHARE = 0.02
-STRUCTURE_SHARE = 0.3
 SCORE_GRID = 64
 MAX_CANDIDATES = 20_000
 MAX_TABLE = 2**20
+
+
+@dataclass(frozen=True)
+class PrivBayesSettings:
+    """Tuned constants of PrivBayes."""
+
+    # Part of epsilon for the number of records, which only bounds the tables.
+    count_share: float = 0.02
+    # Part of the rest for choosing the network: the paper's beta.
+    structure_share: float = 0.3
+
+
+SETTINGS = PrivBayesSettings()
 
 # The counts of some attributes, as an array with one axis for each.
 CountsOf = Callable[[tuple[int, ...]], Integers]
@@ -130,7 +141,7 @@ def learn(
     d = len(sizes)
     degree = affordable_degree(d, parameters.degree)
     records, spent_records = _records(counts_of, epsilon, source, neighbours)
-    for_choices = STRUCTURE_SHARE * (epsilon - spent_records) if d > 1 else 0.0
+    for_choices = SETTINGS.structure_share * (epsilon - spent_records) if d > 1 else 0.0
     # Slightly less than the rest, so that rounding in these sums cannot exceed epsilon.
     for_tables = (epsilon - spent_records - for_choices) * (1 - 2**-50)
     sensitivity = d * (1 if neighbours == "add-remove" else 2)
@@ -155,7 +166,7 @@ def _records(
     exact = counts_of((0,)).sum(keepdims=True)
     if neighbours == "replace":
         return float(exact[0]), 0.0
-    scale = calibrate(1, COUNT_SHARE * epsilon)
+    scale = calibrate(1, SETTINGS.count_share * epsilon)
     return float(max(0, add_noise(exact, scale, source)[0])), achieved_epsilon(1, scale)
 
 
