@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dither.datasets import generate_network
-from dither.errors import ParameterError, PrivacyError, StateError
+from dither.errors import ParameterError, PrivacyError
 from dither.fit.bayes_net import BayesNet, candidates_computed
-from dither.methods import Campaign, MethodRun, restore
-from dither.methods.bayesnet import BayesNetParameters, BayesNetwork
+from dither.methods import start
 from dither.schema import Schema
 from dither.simulate import simulate
 
@@ -21,7 +20,7 @@ TRUE_EDGES = {tuple(sorted((p, a))) for a, given in enumerate(NETWORK.parents) f
 
 def run(n=N, epsilon=40.0, seed=0, plan="split", **parameters):
     parameters |= {"plan": plan}
-    machine = BayesNetwork(Campaign(SCHEMA, epsilon, n, seed), BayesNetParameters(**parameters))
+    machine = start("bayesnet", SCHEMA, epsilon, n, parameters, seed).machine
     plans = simulate(
         machine,
         NETWORK.sample_codes(n, np.random.default_rng(seed)),
@@ -91,23 +90,12 @@ def test_epsilon_is_the_whole_records_and_flip_is_checked():
     assert plans[0].epsilon <= 1.0
     flip = 0.5
     whole = 5 * 2 * math.log((2 - flip) / flip)
-    given = BayesNetParameters(plan="split", flip=flip)
-    exact = BayesNetwork(Campaign(SCHEMA, whole + 1e-6, 500), given).plan()
+    given = {"plan": "split", "flip": flip}
+    exact = start("bayesnet", SCHEMA, whole + 1e-6, 500, given).plan()
     assert exact.epsilon == pytest.approx(whole, abs=1e-5)
     with pytest.raises(PrivacyError, match="flip"):
-        BayesNetwork(Campaign(SCHEMA, whole / 5, 500), given)
+        start("bayesnet", SCHEMA, whole / 5, 500, given)
     assert np.isfinite(machine.model().marginal(["x0", "x2"])).all()
-
-
-@pytest.mark.parametrize("plan", ["split", "sample"])
-def test_saved_between_rounds_it_goes_on_with_identical_results(plan):
-    machine, _ = run(n=4_000, epsilon=4.0, plan=plan)
-    other = BayesNetwork(machine.campaign, machine.parameters)
-    for tally in machine._closed:
-        other = restore(MethodRun(other).state()).machine
-        assert other.plan().to_json() == tally.plan.to_json()
-        other.close(tally)
-    assert other.model().to_bytes() == machine.model().to_bytes()
 
 
 def test_nothing_learnable_falls_back_to_singles():
@@ -124,7 +112,7 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
         assert math.prod(SCHEMA.cardinalities[p] for p in (a, *given)) <= 8 or not given
     schema = Schema(SCHEMA.attributes[:1])
     for plan in ("split", "sample"):
-        one = BayesNetwork(Campaign(schema, 2.0, 2_000), BayesNetParameters(plan=plan))
+        one = start("bayesnet", schema, 2.0, 2_000, {"plan": plan})
         simulate(
             one,
             NETWORK.sample_codes(2_000, np.random.default_rng(0))[:, :1],
@@ -147,12 +135,4 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
 )
 def test_bad_parameters_are_named(given, match):
     with pytest.raises(ParameterError, match=match):
-        BayesNetParameters(**given)
-
-
-def test_the_model_waits_for_the_round():
-    machine = BayesNetwork(Campaign(SCHEMA, 4.0, N), BayesNetParameters())
-    with pytest.raises(StateError, match="still open"):
-        machine.model()
-    with pytest.raises(StateError, match="no whole reports"):
-        _ = machine.reports
+        start("bayesnet", SCHEMA, 4.0, N, given)

@@ -5,15 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from dither.errors import ParameterError, PrivacyError, SchemaError, StateError, TooFewAnswers
+from dither.errors import ParameterError, PrivacyError, SchemaError
 from dither.fit import Model
 from dither.mechanisms import BloomRappor
-from dither.methods import Campaign, MethodRun, ProtocolMachine, restore
-from dither.methods.lopub import LoPub, LoPubParameters, noise_aware
-from dither.methods.machine import build_parameters
+from dither.methods import ProtocolMachine, start
+from dither.methods.lopub import noise_aware
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
-from dither.tally import zero
 
 SCHEMA = Schema(
     (
@@ -39,7 +37,7 @@ def people(n=N, seed=0):
 
 
 def run(n=N, seed=0, epsilon=1_000.0, **parameters):
-    machine = LoPub(Campaign(SCHEMA, epsilon, n), LoPubParameters(**parameters))
+    machine = start("lopub", SCHEMA, epsilon, n, parameters).machine
     simulate(machine, people(n, seed), np.random.default_rng(seed + 1))
     return machine
 
@@ -80,7 +78,7 @@ def test_dependences_are_learnt_and_independence_too(encoding, estimator, fit):
 
 
 def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it():
-    machine = LoPub(Campaign(SCHEMA, 100.0, N), LoPubParameters(flip=0.5))
+    machine = start("lopub", SCHEMA, 100.0, N, {"flip": 0.5})
     notes = machine.diagnostics().to_json()
     assert notes["epsilon_per_attribute_as_in_the_paper"] == pytest.approx(
         2 * math.log(3), abs=1e-6
@@ -95,18 +93,27 @@ def test_a_flip_probability_states_the_records_epsilon_and_the_papers_beside_it(
 )
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, 60.0])
 def test_flip_follows_from_the_records_epsilon(parameters, epsilon):
-    plan = LoPub(Campaign(SCHEMA, epsilon, N), LoPubParameters(**parameters)).plan()
+    plan = start("lopub", SCHEMA, epsilon, N, parameters).plan()
     assert epsilon * (1 - 1e-6) < plan.epsilon <= epsilon
     flips = {round(float(2 * q.mechanism.q), 7) for q in plan.questions}
     assert len(flips) == 1
 
 
-def test_bits_and_hashes_from_a_rate_or_given():
-    assert LoPubParameters(encoding="bloom", false_positive=0.05).filter_size(10) == (63, 4)
-    assert LoPubParameters(encoding="bloom").filter_size(10) == (63, 4)
-    assert LoPubParameters(encoding="bloom", bits=128, hashes=4).filter_size(10) == (128, 4)
-    assert LoPubParameters(encoding="bloom", bits=32).filter_size(16) == (32, 1)
-    assert LoPubParameters(encoding="bloom", hashes=2).filter_size(10) == (29, 2)
+@pytest.mark.parametrize(
+    ("values", "given", "size"),
+    [
+        (10, {"false_positive": 0.05}, (63, 4)),
+        (10, {}, (63, 4)),
+        (10, {"bits": 128, "hashes": 4}, (128, 4)),
+        (16, {"bits": 32}, (32, 1)),
+        (10, {"hashes": 2}, (29, 2)),
+    ],
+)
+def test_bits_and_hashes_from_a_rate_or_given(values, given, size):
+    schema = Schema((Attribute("a", "ordinal", tuple(range(values))),))
+    plan = start("lopub", schema, 4.0, N, {"encoding": "bloom", **given}).plan()
+    found = plan.questions[0].mechanism
+    assert (found.counters, found.hashes) == size
 
 
 @pytest.mark.parametrize(("bits", "hashes"), [(4, 1), (5, 1)])
@@ -121,18 +128,18 @@ def test_small_filters_tell_every_value_apart(bits, hashes):
 
 
 def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
-    def start(**parameters):
-        return LoPub(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", **parameters))
+    def begin(**parameters):
+        return start("lopub", SCHEMA, 50.0, 10, {"encoding": "bloom", **parameters})
 
     with pytest.raises(
         ParameterError, match=r"^c: 3 bits cannot distinguish 4 values; use at least 4 bits"
     ):
-        start(bits=3, hashes=1)
+        begin(bits=3, hashes=1)
     with pytest.raises(
         ParameterError, match=r"^a: the hash seed 0 does not distinguish 3 values by 4 bits"
     ):
-        start(bits=4, hashes=1, hash_seed=0)
-    given = start(bits=32, hashes=4, hash_seed=7)
+        begin(bits=4, hashes=1, hash_seed=0)
+    given = begin(bits=32, hashes=4, hash_seed=7)
     assert [q.mechanism.seed for q in given.plan().questions] == [7] * 5
 
 
@@ -156,29 +163,25 @@ def test_values_that_filters_cannot_tell_apart_are_refused_by_name():
 )
 def test_bad_parameters_are_refused_by_name(parameters, word):
     with pytest.raises(ParameterError, match=word):
-        LoPubParameters(**parameters)
+        start("lopub", SCHEMA, 50.0, N, parameters)
 
 
 def test_text_settings_are_read():
-    built = build_parameters(
-        LoPubParameters,
-        {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"},
-        "lopub",
-    )
-    assert built == LoPubParameters(flip=0.5, estimator="hybrid")
-    with pytest.raises(ParameterError, match="estimator"):
-        build_parameters(LoPubParameters, {"estimator": "guess"}, "lopub")
+    texts = {"flip": "0.5", "estimator": "hybrid", "phi": "none", "bits": "auto"}
+    given = {"flip": 0.5, "estimator": "hybrid"}
+    read, plain = (start("lopub", SCHEMA, 50.0, N, each) for each in (texts, given))
+    assert read.plain_parameters() == plain.plain_parameters()
 
 
 def test_a_flip_that_breaks_the_guarantee_is_refused():
     with pytest.raises(PrivacyError, match=r"flip=0\.1 gives a whole record epsilon"):
-        LoPub(Campaign(SCHEMA, 5.0, N), LoPubParameters(flip=0.1))
+        start("lopub", SCHEMA, 5.0, N, {"flip": 0.1})
 
 
 @pytest.mark.parametrize("encoding", ["unary", "bloom"])
 def test_an_epsilon_that_leaves_nothing_is_refused(encoding):
     with pytest.raises(PrivacyError, match="so small that the flip probability rounds to 1"):
-        LoPub(Campaign(SCHEMA, 1e-10, N), LoPubParameters(encoding=encoding))
+        start("lopub", SCHEMA, 1e-10, N, {"encoding": encoding})
 
 
 def test_an_attribute_with_one_value_is_refused():
@@ -188,7 +191,7 @@ def test_an_attribute_with_one_value_is_refused():
 
 def test_a_cap_below_an_attribute_is_refused_before_anyone_is_asked():
     with pytest.raises(ParameterError, match="max_clique_cells=3"):
-        LoPub(Campaign(SCHEMA, 9.0, N), LoPubParameters(max_clique_cells=3))
+        start("lopub", SCHEMA, 9.0, N, {"max_clique_cells": 3})
 
 
 def test_the_cap_drops_edges_and_says_so():
@@ -221,7 +224,7 @@ def test_the_papers_rule_keeps_strong_pairs_only():
 
 
 def test_noise_alone_gives_no_edges():
-    machine = LoPub(Campaign(SCHEMA, 1_000.0, N), LoPubParameters(flip=0.8))
+    machine = start("lopub", SCHEMA, 1_000.0, N, {"flip": 0.8})
     codes = people()
     shuffled = np.column_stack(
         [np.random.default_rng(i).permutation(codes[:, i]) for i in range(5)]
@@ -250,9 +253,9 @@ def test_scores_of_independent_attributes_are_standard(encoding, flip):
                 rng.choice(8, 2_000, p=[0.65] + [0.05] * 7),
             ]
         )
-        machine = LoPub(Campaign(schema, 1e5, 2_000), LoPubParameters(flip=flip, encoding=encoding))
+        machine = start("lopub", schema, 1e5, 2_000, {"flip": flip, "encoding": encoding})
         simulate(machine, codes, np.random.default_rng(trial))
-        scores.append(noise_aware(machine.reports, 0, 1).score)
+        scores.append(noise_aware(machine.machine.reports, 0, 1).score)
     assert abs(np.mean(scores)) < 4 / np.sqrt(60)
     # The statistic is a weighted sum of few chi-squares, so its deviation is known to about a quarter from 60 trials.
     assert 0.65 < np.std(scores) < 1.6
@@ -270,35 +273,9 @@ def test_measured_marginals_are_raw_with_honest_errors():
             assert (np.abs(measured.frequencies - exact) < 4.5 * measured.standard_errors).all()
 
 
-def test_state_restores_to_the_same_bytes():
-    machine = run(n=2_000, flip=0.4)
-    again = restore(MethodRun(machine).state()).machine
-    assert again.plan() is None
-    assert again.model().to_bytes() == machine.model().to_bytes()
-    assert again.diagnostics().to_json() == machine.diagnostics().to_json()
-    fresh = LoPub(Campaign(SCHEMA, 50.0, 10), LoPubParameters(encoding="bloom", bits=20, hashes=2))
-    assert restore(MethodRun(fresh).state()).machine.plan().to_json() == fresh.plan().to_json()
-
-
-def test_calls_out_of_order_are_refused():
-    machine = LoPub(Campaign(SCHEMA, 9.0, N), LoPubParameters())
-    with pytest.raises(StateError, match="open"):
-        machine.model()
-    with pytest.raises(TooFewAnswers, match="without a single report"):
-        machine.close(zero(machine.plan()))
-    assert machine.measured() == []
-    other = LoPub(Campaign(SCHEMA, 8.0, N), LoPubParameters())
-    with pytest.raises(StateError, match="another plan"):
-        machine.close(zero(other.plan()))
-    done = run(n=500, flip=0.4)
-    with pytest.raises(StateError, match="finished"):
-        done.close(zero(other.plan()))
-
-
 def test_progress_is_told():
-    machine = LoPub(
-        Campaign(SCHEMA, 1_000.0, 2_000), LoPubParameters(flip=0.3, threshold="paper", phi=0.1)
-    )
+    given = {"flip": 0.3, "threshold": "paper", "phi": 0.1}
+    machine = start("lopub", SCHEMA, 1_000.0, 2_000, given)
     seen = []
     machine.progress = lambda what, done, total: seen.append((what, done, total))
     simulate(machine, people(2_000), np.random.default_rng(0))
@@ -309,6 +286,6 @@ def test_progress_is_told():
 
 def test_one_attribute_alone_works():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = LoPub(Campaign(schema, 4.0, 5_000), LoPubParameters())
+    machine = start("lopub", schema, 4.0, 5_000)
     simulate(machine, people(5_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]) == pytest.approx([0.5, 0.3, 0.2], abs=0.06)

@@ -6,8 +6,7 @@ PrivIncr (section 7) leaves missing values as future work.
 import numpy as np
 import pytest
 
-from dither.methods import NONPRIVATE, Campaign, bayesnet, calm, privincr
-from dither.methods import privincr as noincremental
+from dither.methods import NONPRIVATE, start
 from dither.schema import Attribute, Schema
 from dither.schema.table import decode, encode, plain_layout
 from dither.simulate import simulate
@@ -23,19 +22,13 @@ SCHEMA = Schema(
 N = 60_000
 MISSING = {"x": 0.1, "y": 0.5}
 METHODS = {
-    "privincr": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters()),
-    "privincr-paper": lambda c: privincr.PrivIncr(c, privincr.PrivIncrParameters(fit="paper")),
-    "noincremental": lambda c: noincremental.NoIncremental(
-        c, noincremental.NoIncrementalParameters()
-    ),
-    "calm": lambda c: calm.Calm(c, calm.CalmParameters()),
-    "fourier": lambda c: calm.Fourier(c, calm.FourierParameters()),
-    "bayesnet-sample": lambda c: bayesnet.BayesNetwork(
-        c, bayesnet.BayesNetParameters(plan="sample")
-    ),
-    "bayesnet-split": lambda c: bayesnet.BayesNetwork(
-        c, bayesnet.BayesNetParameters(plan="split", degree=1)
-    ),
+    "privincr": ("privincr", {}),
+    "privincr-paper": ("privincr", {"fit": "paper"}),
+    "noincremental": ("noincremental", {}),
+    "calm": ("calm", {}),
+    "fourier": ("fourier", {}),
+    "bayesnet-sample": ("bayesnet", {"plan": "sample"}),
+    "bayesnet-split": ("bayesnet", {"plan": "split", "degree": 1}),
 }
 
 
@@ -70,7 +63,8 @@ def test_missing_answers_keep_their_rate_and_dependence(method):
     # Sampled plans: about 8,000 answers per pair at epsilon 4, standard errors near 0.007 per cell. The split plan gets an
     # epsilon of 30 over four attributes, which is about as accurate.
     split = method == "bayesnet-split"
-    machine = METHODS[method](Campaign(SCHEMA, 30.0 if split else 4.0, N))
+    name, parameters = METHODS[method]
+    machine = start(name, SCHEMA, 30.0 if split else 4.0, N, parameters)
     simulate(machine, people(), np.random.default_rng(2))
     check(machine.model().sample(100_000, np.random.default_rng(3)), 0.035)
 

@@ -10,20 +10,10 @@ import pytest
 from dither.errors import ParameterError, StateError, TooFewAnswers
 from dither.fit import answers_of, pool
 from dither.mechanisms import kernels, mechanism
-from dither.methods import Campaign, MethodRun, restore
+from dither.methods import MethodRun, start
 from dither.methods.evidence import Evidence
-from dither.methods.privincr import (
-    NoIncremental,
-    PrivIncr,
-    PrivIncrParameters,
-    asked_whole,
-    factor_cells,
-    relaxed_threshold,
-    single_information,
-    usual_singles,
-    worth_asking,
-)
-from dither.methods.privincr import NoIncrementalParameters as OneRound
+from dither.methods.privincr import asked_whole, relaxed_threshold, worth_asking
+from dither.methods.tree import factor_cells
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 from dither.tally import zero
@@ -52,7 +42,7 @@ def people(n=N, seed=0):
 
 
 def begin(n=N, epsilon=2.0, **parameters):
-    return PrivIncr(Campaign(SCHEMA, epsilon, n, 0), PrivIncrParameters(**parameters))
+    return start("privincr", SCHEMA, epsilon, n, parameters).machine
 
 
 def run(n=N, epsilon=2.0, seed=0, **parameters):
@@ -124,27 +114,6 @@ def test_pooled_pairs_use_every_round():
     assert pooled.standard_errors.mean() < 0.75 * single.standard_errors.mean()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fit", ["joint", "paper"])
-def test_saved_after_any_round_it_goes_on_with_identical_results(fit):
-    codes = people()
-    straight, _ = run(fit=fit)
-    other = begin(fit=fit)
-    simulated = straight._closed
-    for tally in simulated:
-        other = restore(MethodRun(other).state()).machine
-        assert other.plan().to_json() == tally.plan.to_json()
-        other.close(tally)
-    assert other.plan() is None
-    assert MethodRun(other).state() == MethodRun(straight).state()
-    assert other.model().to_bytes() == straight.model().to_bytes()
-    np.testing.assert_array_equal(
-        other.model().sample(100, np.random.default_rng(0)),
-        straight.model().sample(100, np.random.default_rng(0)),
-    )
-    assert len(codes) == N
-
-
 def test_the_relaxed_threshold_is_the_papers_and_prunes_nothing():
     # Spec, erratum 7: 16 x 16 cells and 10^4 reports give about -1.3 nats.
     assert relaxed_threshold(16, 16, 10_000, 0.3, 0.05) == pytest.approx(-1.3, abs=0.35)
@@ -189,7 +158,7 @@ def test_nothing_learnable_falls_back_to_singles():
 
 def test_a_schema_of_one_attribute_needs_no_pairs():
     schema = Schema((Attribute("a", "categorical", ("x", "y", "z")),))
-    machine = PrivIncr(Campaign(schema, 1.0, 3_000), PrivIncrParameters())
+    machine = start("privincr", schema, 1.0, 3_000)
     simulate(machine, people(3_000)[:, :1], np.random.default_rng(0))
     assert machine.model().marginal(["a"]).sum() == pytest.approx(1)
 
@@ -227,15 +196,13 @@ def test_small_factors_when_noise_is_large():
 
 
 def test_noincremental_is_one_round_of_pairs():
-    machine = NoIncremental(Campaign(SCHEMA, 2.0, N), OneRound())
+    machine = start("noincremental", SCHEMA, 2.0, N)
     plans = simulate(machine, people(), np.random.default_rng(1))
     assert len(plans) == 2
     assert plans[0].population == pytest.approx(0.5)
     assert distance(machine.model(), ("a", "c"), people()) < 0.1
-    again = restore(MethodRun(machine).state()).machine
-    assert again.model().to_bytes() == machine.model().to_bytes()
     with pytest.raises(ParameterError, match="omega"):
-        OneRound(omega=1.0)
+        start("noincremental", SCHEMA, 2.0, N, {"omega": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -255,7 +222,7 @@ def test_noincremental_is_one_round_of_pairs():
 )
 def test_bad_parameters_are_named(given, match):
     with pytest.raises(ParameterError, match=match):
-        PrivIncrParameters(**given)
+        begin(**given)
 
 
 def test_more_rounds_than_the_participants_allow_are_refused_and_the_default_adapts():
@@ -270,7 +237,7 @@ def test_too_few_people_for_one_round_of_pairs_is_no_fault_of_a_parameter(partic
     with pytest.raises(
         TooFewAnswers, match=f"{participants} participants are too few.*more participants"
     ):
-        NoIncremental(Campaign(SCHEMA, 4.0, participants), OneRound())
+        start("noincremental", SCHEMA, 4.0, participants)
 
 
 def test_a_round_without_reports_stays_open_and_a_missing_attribute_is_named():
@@ -324,10 +291,8 @@ def test_scores_of_independent_attributes_are_standard_whatever_the_mechanism(me
                 for k in schema.cardinalities
             ]
         )
-        machine = NoIncremental(
-            Campaign(schema, epsilon, 20_000),
-            OneRound(mechanism=mechanism, singles=0.3, threshold="paper"),
-        )
+        given = {"mechanism": mechanism, "singles": 0.3, "threshold": "paper"}
+        machine = start("noincremental", schema, epsilon, 20_000, given)
         simulate(machine, codes, np.random.default_rng(trial))
         evidence = Evidence(schema, answers_of(machine.counted[:1]))
         for pair, found in evidence.pairs().items():
@@ -356,34 +321,33 @@ def test_the_pairs_that_stay_gain_more_than_any_other_number_of_them():
     assert {(0, 1), (0, 2), (2, 3)} <= set(few)
 
 
+def singles(k, attributes=4, epsilon=1.0, **parameters):
+    """The share of participants who are asked about one attribute of k values."""
+    names = (f"x{i}" for i in range(attributes))
+    schema = Schema(tuple(Attribute(name, "categorical", tuple(range(k))) for name in names))
+    plan = start("privincr", schema, epsilon, N, {"threshold": "paper", **parameters}).plan()
+    asked = zip(plan.questions, plan.shares, strict=True)
+    return sum(share for question, share in asked if len(question.attributes) == 1)
+
+
 def test_singles_follow_from_the_widths_of_the_domains():
-    def share(k, epsilon=1.0):
-        schema = Schema(tuple(Attribute(f"x{i}", "categorical", tuple(range(k))) for i in range(4)))
-        return usual_singles(Campaign(schema, epsilon, N), PrivIncrParameters())
-
-    assert 0.02 < share(2) < 0.15 < share(12) < 0.3
-    assert share(2, 8.0) == 0.0, "an answer about two values each is one about each of them"
-    assert usual_singles(Campaign(SCHEMA, 1.0, N), PrivIncrParameters(singles=0.0)) == 0.0
+    assert 0.02 < singles(2) < 0.15 < singles(12) < 0.3
+    assert singles(2, epsilon=8.0) == 0.0, "a pair of two values each tells as much of each"
+    assert singles(4, singles=0.0) == 0.0
 
 
-def test_an_answer_about_a_pair_tells_of_its_attributes_what_their_variances_say():
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(2)))
-    campaign = Campaign(schema, 1.0, N)
+def test_singles_make_up_for_what_pairs_tell_less_of_their_attributes():
     one, two = mechanism("best", 2, 1.0), mechanism("best", 4, 1.0)
     alone = one.variance(0.5, 1) + 0.25
-    assert single_information(campaign, PrivIncrParameters()) == pytest.approx(
-        2 * alone / (two.group_variance(2, 0.5, 1) + 0.25)
-    )
-    assert single_information(Campaign(schema, 20.0, N), PrivIncrParameters()) == pytest.approx(
-        2.0, abs=1e-3
-    )
+    told = 2 * alone / (two.group_variance(2, 0.5, 1) + 0.25)
+    assert singles(2, attributes=2) == pytest.approx(0.3 * (1 - told))
 
 
 def test_pairs_are_asked_for_the_singles_sake_where_they_tell_more():
     schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(4)))
     codes = np.random.default_rng(0).integers(0, 2, (4_000, 4)).astype(np.int32)
     for epsilon, widths in ((8.0, {2}), (0.5, {1})):
-        machine = PrivIncr(Campaign(schema, epsilon, 4_000), PrivIncrParameters())
+        machine = start("privincr", schema, epsilon, 4_000)
         plans = simulate(machine, codes, np.random.default_rng(1))
         assert not machine.diagnostics().to_json().get("edges")
         assert {len(q.attributes) for q in plans[-1].questions} == widths
@@ -419,13 +383,13 @@ def test_a_factor_is_asked_whole_where_its_pairs_are_read_more_exactly(sizes, ep
 
 def of_one_cause(
     n: int, attributes: int, share: float, seed: int, epsilon: float = 8.0, **parameters: Any
-) -> PrivIncr:
+) -> MethodRun:
     """Binary attributes that each follow one hidden coin in a share of the people; all their pairs are asked to the end."""
     schema = Schema(tuple(Attribute(f"x{i}", "categorical", (0, 1)) for i in range(attributes)))
     rng = np.random.default_rng(seed)
     shared, own = rng.random((n, 1)) < 0.5, rng.random((n, attributes)) < 0.5
     codes = np.where(rng.random((n, attributes)) < share, shared, own).astype(np.int32)
-    machine = PrivIncr(Campaign(schema, epsilon, n, seed), PrivIncrParameters(**parameters))
+    machine = start("privincr", schema, epsilon, n, parameters, seed)
     simulate(machine, codes, rng)
     return machine
 

@@ -67,7 +67,7 @@ NO_NOISE = 1e-12
 
 
 @dataclass(frozen=True)
-class CsmSettings:
+class _CsmSettings:
     """Tuned constants of compressed sensing (docs/explanation/central-release.md)."""
 
     # Steps of non-negative least squares, which bound its time.
@@ -78,7 +78,7 @@ class CsmSettings:
     shared_tau: float = 0.3
 
 
-SETTINGS = CsmSettings()
+SETTINGS = _CsmSettings()
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ WORKLOADS: tuple[Workload, ...] = ("cells", "ranges")
 
 
 @dataclass(frozen=True)
-class AdviceSettings:
+class _AdviceSettings:
     """Tuned constants of the choice of a method."""
 
     # Records supposed if their number is not public.
@@ -61,7 +61,7 @@ class AdviceSettings:
     min_signal: float = 1.0
 
 
-SETTINGS = AdviceSettings()
+SETTINGS = _AdviceSettings()
 
 
 @dataclass(frozen=True)

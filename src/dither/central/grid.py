@@ -27,7 +27,7 @@ from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)
-class GridSettings:
+class _GridSettings:
     """Tuned constants of adaptive grids."""
 
     # Part of epsilon for the number of records, which only decides how coarse the grid is.
@@ -36,7 +36,7 @@ class GridSettings:
     coarsest: int = 10
 
 
-SETTINGS = GridSettings()
+SETTINGS = _GridSettings()
 # For smaller values every grid has one block per cell, and the number of blocks overflows.
 MIN_C = 1e-6
 

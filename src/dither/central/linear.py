@@ -314,7 +314,7 @@ def _filled(counts: Integers, size: int) -> Integers:
 
 
 @dataclass(frozen=True)
-class HierarchySettings:
+class _HierarchySettings:
     """Tuned constants of trees of counts."""
 
     # Share of an average range's variance that is left once the levels agree (measured for two
@@ -322,7 +322,7 @@ class HierarchySettings:
     consistent: float = 0.58
 
 
-SETTINGS = HierarchySettings()
+SETTINGS = _HierarchySettings()
 
 
 def best_branching(cells: int) -> int:

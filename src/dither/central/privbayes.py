@@ -41,7 +41,7 @@ MAX_TABLE = 2**20
 
 
 @dataclass(frozen=True)
-class PrivBayesSettings:
+class _PrivBayesSettings:
     """Tuned constants of PrivBayes."""
 
     # Part of epsilon for the number of records, which only bounds the tables.
@@ -50,7 +50,7 @@ class PrivBayesSettings:
     structure_share: float = 0.3
 
 
-SETTINGS = PrivBayesSettings()
+SETTINGS = _PrivBayesSettings()
 
 # The counts of some attributes, as an array with one axis for each.
 CountsOf = Callable[[tuple[int, ...]], Integers]

@@ -265,7 +265,7 @@ def _information(joint: Floats, a: int, given: tuple[int, ...], schema: Schema) 
 
 
 @dataclass(frozen=True, kw_only=True)
-class BayesDiagnostics(Diagnostics):
+class _BayesDiagnostics(Diagnostics):
     """The choices of the search, the network, and how many mutual informations it computed."""
 
     plan: str
@@ -378,9 +378,9 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
             return self.evidence.measured(sorted(self._network.edges()) if self._network else [])
         return self.reports.one_ways()
 
-    def diagnostics(self) -> BayesDiagnostics:
+    def diagnostics(self) -> _BayesDiagnostics:
         given, names = self.parameters, self.campaign.schema.names
-        facts = BayesDiagnostics(
+        facts = _BayesDiagnostics(
             plan=given.plan, root=given.root, candidates=given.candidates, degree=given.degree
         )
         if not self._closed or self._open is not None:

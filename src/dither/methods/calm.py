@@ -38,7 +38,7 @@ from dither.types import Floats
 
 
 @dataclass(frozen=True)
-class CalmSettings:
+class _CalmSettings:
     """Tuned constants of CALM."""
 
     # Caps on the cells of a covering set that are tried; 0 asks pair by pair. The one with the
@@ -46,7 +46,7 @@ class CalmSettings:
     caps: tuple[int, ...] = (0, 64, 256, 1_024, 4_096)
 
 
-SETTINGS = CalmSettings()
+SETTINGS = _CalmSettings()
 
 
 Table = tuple[tuple[str, ...], Floats]
@@ -240,7 +240,7 @@ def _shares(schema: Schema, cover: Sequence[Sequence[int]]) -> tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalmDiagnostics(OneRoundDiagnostics):
+class _CalmDiagnostics(OneRoundDiagnostics):
     """The covering sets, and the cells of the largest."""
 
     sets: Names
@@ -275,11 +275,11 @@ class Calm(OneRoundTree[CalmParameters]):
         """Any k-way marginal by maximum entropy given the covering marginals (CALM section 4.4)."""
         return reconstruct(self.campaign.schema, self.marginals, attributes)
 
-    def diagnostics(self) -> CalmDiagnostics:
+    def diagnostics(self) -> _CalmDiagnostics:
         schema = self.campaign.schema
         sets = named(schema, self.cover)
         largest = max(map(schema.cells, sets))
-        return self._state_tree(CalmDiagnostics(sets=sets, largest_set_cells=largest))
+        return self._state_tree(_CalmDiagnostics(sets=sets, largest_set_cells=largest))
 
 
 @dataclass(frozen=True)
@@ -294,7 +294,7 @@ class FourierParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FourierDiagnostics(OneRoundDiagnostics):
+class _FourierDiagnostics(OneRoundDiagnostics):
     """How many coefficients the pairs need."""
 
     coefficients: int
@@ -332,8 +332,8 @@ class Fourier(OneRoundTree[FourierParameters]):
         ]
         return reconstruct(schema, [(p, self.marginal(p)) for p in inside], attributes)
 
-    def diagnostics(self) -> FourierDiagnostics:
+    def diagnostics(self) -> _FourierDiagnostics:
         bits = [
             q.mechanism.bits for q in self._round.questions if isinstance(q.mechanism, Hadamard)
         ]
-        return self._state_tree(FourierDiagnostics(coefficients=sum(2**b for b in bits)))
+        return self._state_tree(_FourierDiagnostics(coefficients=sum(2**b for b in bits)))

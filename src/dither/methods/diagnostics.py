@@ -88,7 +88,7 @@ class Diagnostics:
     @staticmethod
     def from_json(notes: JsonMapping) -> Diagnostics:
         """The facts of a saved release, or of a method that has no class for them."""
-        return StatedDiagnostics(notes=notes)
+        return _StatedDiagnostics(notes=notes)
 
     @property
     def fell_back(self) -> bool:
@@ -120,7 +120,7 @@ class SampleDiagnostics(Diagnostics):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedDiagnostics(Diagnostics):
+class _StatedDiagnostics(Diagnostics):
     """Facts kept as the JSON values of a release's `notes`."""
 
     notes: JsonMapping

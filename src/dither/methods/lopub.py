@@ -50,14 +50,14 @@ from dither.types import Progress
 
 
 @dataclass(frozen=True)
-class LoPubSettings:
+class _LoPubSettings:
     """Tuned constants of LoPub."""
 
     # False positive rate of a Bloom filter: four hashes, as in the paper's experiments.
     false_positive: float = 0.05
 
 
-SETTINGS = LoPubSettings()
+SETTINGS = _LoPubSettings()
 
 
 @dataclass(frozen=True)
@@ -370,13 +370,13 @@ class LoPub(ProtocolMachine[LoPubParameters]):
             *(reports.pair_marginal(i, j) for i, j in self._learnt.tree.kept),
         ]
 
-    def diagnostics(self) -> LoPubDiagnostics:
+    def diagnostics(self) -> _LoPubDiagnostics:
         facts = _encoding_facts(self._round, self.parameters)
         return _state_fit(facts, self.campaign.schema, self._learnt) if self._closed else facts
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoPubDiagnostics(Diagnostics):
+class _LoPubDiagnostics(Diagnostics):
     """The encoding with its epsilon as the paper counts it, the structure search and the fit."""
 
     encoding: str
@@ -397,10 +397,10 @@ class LoPubDiagnostics(Diagnostics):
     em_converged: bool | None = None
 
 
-def _encoding_facts(plan: Plan, parameters: LoPubParameters) -> LoPubDiagnostics:
+def _encoding_facts(plan: Plan, parameters: LoPubParameters) -> _LoPubDiagnostics:
     mechanisms = [q.mechanism for q in plan.questions if isinstance(q.mechanism, BitMechanism)]
     flips, hashes = [float(m.flip) for m in mechanisms], [m.hashes for m in mechanisms]
-    return LoPubDiagnostics(
+    return _LoPubDiagnostics(
         encoding=parameters.encoding,
         flip=max(flips),
         bits_per_report=sum(m.counters for m in mechanisms),
@@ -416,7 +416,7 @@ def _encoding_facts(plan: Plan, parameters: LoPubParameters) -> LoPubDiagnostics
     )
 
 
-def _state_fit(facts: LoPubDiagnostics, schema: Schema, learnt: _LoPubFit) -> LoPubDiagnostics:
+def _state_fit(facts: _LoPubDiagnostics, schema: Schema, learnt: _LoPubFit) -> _LoPubDiagnostics:
     """The facts with those of the structure search and the fit."""
     facts = replace(
         facts,

@@ -35,7 +35,7 @@ from dither.types import AnyArray, Bytes, Codes, Floats, JsonMapping, JsonObject
 
 
 @dataclass(frozen=True)
-class PriorSettings:
+class _PriorSettings:
     """Tuned constants of pooling with an earlier campaign (docs/explanation/limit.md)."""
 
     # Estimates that agree better than with this probability come from the same reports.
@@ -45,7 +45,7 @@ class PriorSettings:
     max_drift: float = 0.5
 
 
-SETTINGS = PriorSettings()
+SETTINGS = _PriorSettings()
 
 
 # Names of the arrays in a state.

@@ -58,7 +58,7 @@ from dither.types import Floats, Integers
 
 
 @dataclass(frozen=True)
-class PrivIncrSettings:
+class _PrivIncrSettings:
     """Tuned constants of PrivIncr (docs/explanation/privincr.md)."""
 
     # Rounds of pairs if the participants suffice, the paper's T. More rounds prune earlier with
@@ -82,7 +82,7 @@ class PrivIncrSettings:
     late_z: float = 2.0
 
 
-SETTINGS = PrivIncrSettings()
+SETTINGS = _PrivIncrSettings()
 
 
 @dataclass(frozen=True)
@@ -174,17 +174,17 @@ def _rounds_of(campaign: Campaign, parameters: PrivIncrParameters) -> int:
 
 def _first_questions(campaign: Campaign, parameters: PrivIncrParameters) -> int:
     d = len(campaign.schema)
-    return math.comb(d, 2) + (d if usual_singles(campaign, parameters) > 0 else 0)
+    return math.comb(d, 2) + (d if _usual_singles(campaign, parameters) > 0 else 0)
 
 
-def usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+def _usual_singles(campaign: Campaign, parameters: PrivIncrParameters) -> float:
     """The share of one-attribute questions while all pairs are asked."""
     if parameters.singles is not None:
         return parameters.singles
-    return SETTINGS.singles * max(0.0, 1 - single_information(campaign, parameters))
+    return SETTINGS.singles * max(0.0, 1 - _single_information(campaign, parameters))
 
 
-def single_information(campaign: Campaign, parameters: PrivIncrParameters) -> float:
+def _single_information(campaign: Campaign, parameters: PrivIncrParameters) -> float:
     """The mean information of a pair answer on its attributes, in one-attribute answers.
 
     The information is one over the variance of a frequency, of noise and sampling. The limit
@@ -215,7 +215,7 @@ def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[
     every = list(combinations(range(len(schema)), 2))
     if parameters.threshold == "paper":
         return every
-    people = campaign.participants * (1 - usual_singles(campaign, parameters)) / len(schema)
+    people = campaign.participants * (1 - _usual_singles(campaign, parameters)) / len(schema)
     out = []
     for i, j in every:
         k, m = schema.cardinalities[i], schema.cardinalities[j]
@@ -237,7 +237,7 @@ def singles_share(
     missing pairs too.
     """
     d = len(campaign.schema)
-    every, usual = math.comb(d, 2), usual_singles(campaign, parameters)
+    every, usual = math.comb(d, 2), _usual_singles(campaign, parameters)
     if parameters.threshold == "paper" or not every or parameters.singles == 0:
         return usual
     return max(1 - (1 - usual) * learnable / every, 1 - left / d)
@@ -254,7 +254,7 @@ def round_plan(
     """A round of questions about some attribute sets, with a share of `singles`.
 
     If a pair answer has more information on single attributes than a one-attribute answer
-    (`single_information`), all other pairs are asked in place of singles.
+    (`_single_information`), all other pairs are asked in place of singles.
     """
     schema = campaign.schema
     names = schema.names
@@ -270,7 +270,7 @@ def round_plan(
             number
             and parameters.singles is None
             and others
-            and single_information(campaign, parameters) >= 1
+            and _single_information(campaign, parameters) >= 1
         ):
             alone = [_ask(schema, campaign, parameters, [names[i], names[j]]) for i, j in others]
             shares += [whole * float(w) for w in _weights(alone, parameters.shares)]
@@ -316,7 +316,7 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
     return mutual_information_threshold(rows, columns, phi) - reach
 
 
-def prune(
+def _prune(
     evidence: Evidence,
     edges: Sequence[Pair],
     parameters: PrivIncrParameters,
@@ -595,7 +595,7 @@ def _product(vectors: Sequence[Floats]) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivIncrDiagnostics(Diagnostics):
+class _PrivIncrDiagnostics(Diagnostics):
     """The pairs asked and kept, the tree and its fit."""
 
     pairs: int
@@ -677,10 +677,10 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
         last = len(self._closed) == self.rounds
         people = (
             (1 - self._used)
-            * (1 - usual_singles(self.campaign, self.parameters))
+            * (1 - _usual_singles(self.campaign, self.parameters))
             * self.campaign.participants
         )
-        self._edges = prune(self.evidence, self._edges, self.parameters, people, last)
+        self._edges = _prune(self.evidence, self._edges, self.parameters, people, last)
         self._history.append(len(self._edges))
         self._open = self._next_plan()
 
@@ -703,12 +703,12 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
             return []
         return self.evidence.measured(self._layout.tree.kept if self._layout else self._edges)
 
-    def diagnostics(self) -> PrivIncrDiagnostics:
+    def diagnostics(self) -> _PrivIncrDiagnostics:
         schema = self.campaign.schema
         tree = None if self._layout is None else self._layout.tree
         fitted = self._fitted[1] if self._open is None else None
         independent = self._open is None and (tree is None or not tree.kept)
-        return PrivIncrDiagnostics(
+        return _PrivIncrDiagnostics(
             pairs=math.comb(len(schema), 2),
             pairs_asked=len(self._learnable),
             rounds_of_pairs=self.rounds if self._learnable else 0,

@@ -33,7 +33,7 @@ from dither.types import Codes, Floats, Integers
 
 
 @dataclass(frozen=True)
-class ReductionSettings:
+class _ReductionSettings:
     """Tuned constants of schema reduction."""
 
     # Attributes with more codes are asked in groups, although mechanisms would reach further.
@@ -46,7 +46,7 @@ class ReductionSettings:
     learn_share: float = 0.1
 
 
-SETTINGS = ReductionSettings()
+SETTINGS = _ReductionSettings()
 
 
 # No mechanism has more cells.

@@ -195,7 +195,7 @@ class NonprivateFit:
 
 
 @dataclass(frozen=True)
-class NonprivateMethod:
+class _NonprivateMethod:
     """A method that reads the true records, for comparison; loaded on use."""
 
     name: str
@@ -229,7 +229,7 @@ class NonprivateMethod:
         return fitted
 
 
-NONPRIVATE = NonprivateMethod(
+NONPRIVATE = _NonprivateMethod(
     "jtree-nonprivate",
     "dither.lab.jtree_nonprivate",
     "fit",

@@ -24,7 +24,7 @@ from dither.tally import CountTally, RoundTally
 
 
 @dataclass(frozen=True)
-class TreeSettings:
+class _TreeSettings:
     """Tuned constants of a tree fitted to all answers at once (docs/explanation/privincr.md)."""
 
     # Residual per cell at which the fit stops. A fitted tree absorbs a part of the noise, so the
@@ -39,7 +39,7 @@ class TreeSettings:
     factor_error: float = 0.15
 
 
-TREE = TreeSettings()
+TREE = _TreeSettings()
 
 
 FALLBACK = "no pair stands out from noise: attributes are taken as independent"

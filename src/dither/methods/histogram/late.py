@@ -31,7 +31,7 @@ from dither.types import Flags, Floats, JsonObject
 
 
 @dataclass(frozen=True)
-class LateSettings:
+class _LateSettings:
     """Tuned constants of questions asked after the collection (docs/explanation/histograms.md)."""
 
     # Cells up to this share of the range are fine: an edge inside one is interpolated.
@@ -40,7 +40,7 @@ class LateSettings:
     min_heaping: float = 0.01
 
 
-SETTINGS = LateSettings()
+SETTINGS = _LateSettings()
 
 
 # Edges nearer than this share of a cell are equal.

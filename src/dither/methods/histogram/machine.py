@@ -311,7 +311,7 @@ class SampledChp(PartitionMachine[_SampledParameters]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SmartDiagnostics(Diagnostics):
+class _SmartDiagnostics(Diagnostics):
     """What the designed report is expected to gain over CHP."""
 
     predicted_gain_over_chp: float | None = None
@@ -356,10 +356,10 @@ class Smart(PartitionMachine[SmartParameters]):
             self.partition, mechanism, np.asarray(self._choice.counts_for), counts, self.population
         )
 
-    def diagnostics(self) -> SmartDiagnostics:
+    def diagnostics(self) -> _SmartDiagnostics:
         if not self._questions:
-            return SmartDiagnostics()
-        return SmartDiagnostics(
+            return _SmartDiagnostics()
+        return _SmartDiagnostics(
             predicted_gain_over_chp=self._choice.gain,
             predicted_variance_ratio=list(self._choice.ratios),
             objective=self.parameters.objective,

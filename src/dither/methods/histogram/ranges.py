@@ -64,7 +64,7 @@ from dither.types import AnyIntegers, Flags, Floats, Integers, JsonObject
 
 
 @dataclass(frozen=True)
-class RangesSettings:
+class _RangesSettings:
     """Tuned constants of the method `ranges` and its density (docs/explanation/histograms.md)."""
 
     # Price of a degree of freedom. 2 to 3 measured the same on most shapes; less follows noise
@@ -100,7 +100,7 @@ class RangesSettings:
     step: float = 0.7
 
 
-SETTINGS = RangesSettings()
+SETTINGS = _RangesSettings()
 
 
 # With these strengths the density is even or exponential.
@@ -507,7 +507,7 @@ def _ends(low: float, high: float) -> Consumer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RangesDiagnostics(Diagnostics):
+class _RangesDiagnostics(Diagnostics):
     """How many fine cells the range has."""
 
     cells: int
@@ -581,8 +581,8 @@ class Ranges(PartitionMachine[_RangesParameters]):
         assert self.cells.smoothed is not None
         return Independent(self.campaign.schema, (self.cells.smoothed,))
 
-    def diagnostics(self) -> RangesDiagnostics:
-        return RangesDiagnostics(cells=self.partition.cells)
+    def diagnostics(self) -> _RangesDiagnostics:
+        return _RangesDiagnostics(cells=self.partition.cells)
 
 
 @dataclass(frozen=True)

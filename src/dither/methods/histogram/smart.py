@@ -39,7 +39,7 @@ from dither.types import Flags, Floats, JsonObject
 
 
 @dataclass(frozen=True)
-class SmartSettings:
+class _SmartSettings:
     """Tuned constants of the search for a strategy (docs/explanation/histograms.md)."""
 
     # Sets are searched up to this number of cells. Beyond, only cells, bins and their
@@ -69,7 +69,7 @@ class SmartSettings:
     step: float = 0.7
 
 
-SETTINGS = SmartSettings()
+SETTINGS = _SmartSettings()
 
 
 Objective = Literal["mean", "worst"]
