@@ -119,7 +119,10 @@ def many_determined() -> Schema:
 
 
 def cover(*cardinalities: int, epsilon: float) -> object:
-    return calm.choose_cover(plain_schema(cardinalities), epsilon, calm.CalmParameters())
+    """The sets that CALM asks together."""
+    plan = start("calm", plain_schema(cardinalities), epsilon, N).plan()
+    assert plan is not None
+    return [asked.attributes for asked in plan.questions]
 
 
 def pooled(cells: int, shift: int) -> object:

@@ -1,8 +1,7 @@
 """Projections of raw estimates onto distributions, each selected by name.
 
 Reference: Wang, Lopuhaä-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency
-estimation with consistency", NDSS 2020. Names as there: Base-Pos (`clip`), Base-Cut, Norm,
-Norm-Mul, Norm-Cut, Norm-Sub.
+estimation with consistency", NDSS 2020. Norm-Sub and Norm-Mul are named as there.
 """
 
 from __future__ import annotations
@@ -17,17 +16,7 @@ from dither.checks import check_between, check_choice
 from dither.types import Floats, Integers
 
 
-def clip(raw: Floats) -> Floats:
-    """Negative frequencies become zero; the sum is left as it falls."""
-    return np.maximum(raw, 0.0)
-
-
-def norm(raw: Floats) -> Floats:
-    """Add the same amount to every cell to reach sum one. Unbiased; cells may be negative."""
-    return np.asarray(raw + (1.0 - raw.sum()) / raw.size)
-
-
-def norm_mul(raw: Floats) -> Floats:
+def _norm_mul(raw: Floats) -> Floats:
     """Negative frequencies become zero, the rest is scaled to add up to one."""
     kept = np.maximum(raw, 0.0)
     total = kept.sum()
@@ -48,29 +37,15 @@ def norm_sub(raw: Floats) -> Floats:
     return np.asarray(out / out.sum())
 
 
-def norm_cut(raw: Floats) -> Floats:
-    """Keep the largest estimates while their sum is at most one; set the others to zero."""
-    flat = np.maximum(np.asarray(raw, dtype=np.float64).ravel(), 0.0)
-    order = np.argsort(-flat, kind="stable")
-    kept = np.cumsum(flat[order]) <= 1.0
-    out = np.zeros_like(flat)
-    out[order[kept]] = flat[order[kept]]
-    return out.reshape(np.shape(raw))
-
-
-PROJECTIONS: dict[str, Callable[[Floats], Floats]] = {
+_PROJECTIONS: dict[str, Callable[[Floats], Floats]] = {
     "norm-sub": norm_sub,
-    "norm-mul": norm_mul,
-    "norm-cut": norm_cut,
-    "norm": norm,
-    "clip": clip,
-    "none": lambda raw: np.asarray(raw, dtype=np.float64),
+    "norm-mul": _norm_mul,
 }
 
 
 def projection(name: str) -> Callable[[Floats], Floats]:
     """A projection by name."""
-    return PROJECTIONS[check_choice("projection", name, PROJECTIONS)]
+    return _PROJECTIONS[check_choice("projection", name, _PROJECTIONS)]
 
 
 Table = tuple[tuple[str, ...], Floats]

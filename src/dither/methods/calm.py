@@ -128,7 +128,7 @@ def _largest_views(
 Set = tuple[int, ...]
 
 
-def cover_pairs(
+def _cover_pairs(
     cardinalities: Sequence[int], most_cells: int, most_attributes: int | None = None
 ) -> list[Set]:
     """Sets of at most `most_cells` cells that cover every pair; a wider pair is a separate set.
@@ -211,7 +211,7 @@ class CalmParameters:
             check_whole_or_none(name, getattr(self, name), 2)
 
 
-def choose_cover(
+def _choose_cover(
     schema: Schema, epsilon: float, parameters: CalmParameters
 ) -> list[tuple[int, ...]]:
     """The requested cover, or the one with the least predicted noise of pairs."""
@@ -222,10 +222,10 @@ def choose_cover(
         return chosen.total_variance / cells
 
     if parameters.marginal_cells is not None:
-        return cover_pairs(sizes, parameters.marginal_cells, parameters.size)
+        return _cover_pairs(sizes, parameters.marginal_cells, parameters.size)
     best, least = None, np.inf
     for cap in SETTINGS.caps:
-        cover = cover_pairs(sizes, max(cap, 2), 2 if cap == 0 else parameters.size)
+        cover = _cover_pairs(sizes, max(cap, 2), 2 if cap == 0 else parameters.size)
         noise = pair_noise(sizes, cover, _shares(schema, cover), unit)
         if best is None or noise < least:
             best, least = cover, noise
@@ -255,7 +255,7 @@ class Calm(OneRoundTree[CalmParameters]):
 
     def __init__(self, campaign: Campaign, parameters: CalmParameters) -> None:
         super().__init__(campaign, parameters)
-        self.cover = choose_cover(campaign.schema, campaign.epsilon, parameters)
+        self.cover = _choose_cover(campaign.schema, campaign.epsilon, parameters)
 
     @cached_property
     def _round(self) -> Plan:
