@@ -23,8 +23,7 @@ from benchmarks.model_error import evaluate_model
 from benchmarks.tables import PRODUCT, Table, exact_product
 from benchmarks.tasks import binary_attributes, reported_accuracy, split_rows, train_and_test
 from dither.evaluation.metrics import WaySummary, attribute_sets, marginal, tvd
-from dither.fit import Model, mutual_information
-from dither.fit.bayes_net import Network, search_network
+from dither.fit import Model, Network, mutual_information, search_network
 from dither.fit.joint import estimate_joints
 from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods.bayesnet import BayesNetParameters, BayesNetwork, choose_root

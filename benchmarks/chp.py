@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.tables import BESIDE
 from dither._histogram import collect, histogram
-from dither.fit.project import normal_interval
+from dither.fit import normal_interval
 from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods.histogram.consumer import (
     Consumer,

@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks import tables
 from dither.datasets.generated import generate_network
-from dither.fit.ruled import add_up
+from dither.fit import add_up
 from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.methods import start
 from dither.release.intervals import Bootstrap, student_quantile

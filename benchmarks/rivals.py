@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 
 from dither.errors import ParameterError
+from dither.fit import norm_sub
 from dither.fit.joint import SplitReports, em_joint
-from dither.fit.project import norm_sub
 from dither.mechanisms import PackedReports, kernels, mechanism
 from dither.randomness import RandomStream
 from dither.reports import Plan, Question

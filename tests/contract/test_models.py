@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dither.fit import Independent, Model, triangulate_capped
-from dither.fit.junction_tree import JunctionTree
+from dither.fit import Independent, JunctionTree, Model, triangulate_capped
 from dither.fit.mixture.model import Mixture
 from dither.lab.testing import ModelContract
 from dither.schema import Attribute, Schema

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit.project import apportion
+from dither.fit import apportion
 from dither.lab.testing import MethodContract
 from dither.lab.testing.contracts import SCHEMA
 from dither.methods import HISTOGRAMS, METHODS, start

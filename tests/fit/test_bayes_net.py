@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import Model
-from dither.fit.bayes_net import BayesNet, chain_joint
+from dither.fit import BayesNet, Model, chain_joint
 from dither.schema import Attribute, Schema
 
 SIZES = (3, 2, 4, 2)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit.bayes_net import candidates_computed, search_network
+from dither.fit import candidates_computed, search_network
 
 
 def fixed_scores(d, degree, seed=0):

@@ -5,9 +5,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError
-from dither.fit import Independent, triangulate
-from dither.fit.junction_tree import JunctionTree
-from dither.fit.ruled import add_up, grouped_marginal
+from dither.fit import Independent, JunctionTree, add_up, grouped_marginal, triangulate
 
 
 def test_groups_add_up_the_cells_one_by_one():

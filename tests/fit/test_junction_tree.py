@@ -6,15 +6,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import Model, triangulate
-from dither.fit.junction_tree import (
-    JunctionTree,
-    MessagePass,
-    expand,
-    independent_tree,
-    reconcile,
-    sum_out,
-)
+from dither.fit import JunctionTree, Model, independent_tree, triangulate
+from dither.fit.junction_tree import MessagePass, expand, reconcile, sum_out
 from dither.schema import Attribute, Schema
 
 

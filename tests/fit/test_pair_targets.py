@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from dither.errors import TooFewAnswers
-from dither.fit import AnswerCounts, norm_sub
+from dither.fit import AnswerCounts, norm_sub, read_marginal
 from dither.fit.mixture.targets import Columns, inverse_variances, pair_targets
-from dither.fit.pool import read_marginal
 from dither.mechanisms import GRR, kernels, oue
 from dither.reports import Question, question
 from dither.schema import Attribute, Schema

@@ -9,9 +9,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import StateError
-from dither.fit import Independent, Model, model_from_bytes
-from dither.fit.bayes_net import BayesNet
-from dither.fit.ruled import Ruled
+from dither.fit import BayesNet, Independent, Model, Ruled, model_from_bytes
 from dither.schema import Attribute, Schema
 from dither.schema.rule_tables import all_orders, broken
 from dither.schema.rules import Determines, Impossible, Order, Sum

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import model_from_bytes
+from dither.fit import add_up, grouped_marginal, model_from_bytes
 from dither.fit.mixture import model as module
 from dither.fit.mixture.model import Edge, Mixture
-from dither.fit.ruled import Grouping, add_up, grouped_marginal
+from dither.fit.ruled import Grouping
 from dither.schema import Attribute, Schema
 from dither.tally.archive import pack, unpack
 

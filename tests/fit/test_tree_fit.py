@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import Marginal, triangulate
-from dither.fit.junction_tree import JunctionTree, MessagePass, fit_tree, sum_out
+from dither.fit import JunctionTree, Marginal, fit_tree, triangulate
+from dither.fit.junction_tree import MessagePass, sum_out
 from dither.schema import Attribute, Schema
 
 

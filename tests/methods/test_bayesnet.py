@@ -7,7 +7,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError
-from dither.fit.bayes_net import BayesNet, candidates_computed
+from dither.fit import BayesNet, candidates_computed
 from dither.methods import start
 from dither.schema import Schema
 from dither.simulate import simulate

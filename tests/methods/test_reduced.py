@@ -8,7 +8,7 @@ import pytest
 
 import dither
 from dither.errors import SchemaError
-from dither.fit.ruled import Ruled
+from dither.fit import Ruled
 from dither.methods import METHODS, restore, start
 from dither.methods.reduction import (
     SETTINGS,

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.fit import answers_of, pool
-from dither.fit.pool import precision
+from dither.fit import answers_of, pool, precision
 from dither.mechanisms import (
     LocalHash,
     Mechanism,

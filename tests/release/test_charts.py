@@ -23,8 +23,7 @@ from dither.display import (
     text_width,
     ticks,
 )
-from dither.fit import Independent, Marginal
-from dither.fit.bayes_net import BayesNet
+from dither.fit import BayesNet, Independent, Marginal
 from dither.fit.mixture.model import Mixture
 from dither.release import Release, figures, truth_from_codes
 from dither.release.charts import (

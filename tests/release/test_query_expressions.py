@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.errors import ParameterError
-from dither.fit.ruled import add_up
+from dither.fit import add_up
 from dither.release.query.cells import build_grid
 from dither.release.query.expression import DEEPEST, LONGEST, Reader, notes_of
 from dither.schema import Attribute, Schema

@@ -18,11 +18,8 @@ from hypothesis import strategies as st
 import dither
 from dither.collector.campaigns import read_counted
 from dither.errors import InputError, ReportError
-from dither.fit import KINDS, Independent, model_from_bytes
-from dither.fit.bayes_net import BayesNet
-from dither.fit.junction_tree import independent_tree
+from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, model_from_bytes
 from dither.fit.mixture.model import Mixture
-from dither.fit.ruled import Ruled
 from dither.methods import restore, start
 from dither.release.replicates import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Schema

@@ -9,9 +9,8 @@ from dither import publish
 from dither.datasets import RandomNetwork as Network
 from dither.datasets import generate_network
 from dither.errors import ParameterError
-from dither.fit import Independent, answers_of
+from dither.fit import Independent, answers_of, grouped_marginal
 from dither.fit.mixture import targets as set_targets
-from dither.fit.ruled import grouped_marginal
 from dither.methods import MethodRun, start
 from dither.release.intervals import UNKNOWN, Bootstrap, interaction, student_quantile
 from dither.release.replicates import (

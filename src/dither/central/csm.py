@@ -57,7 +57,7 @@ from dither.central.sparse import (
     most_atoms,
 )
 from dither.checks import check_choice, check_whole, check_whole_or_none
-from dither.fit.project import norm_sub
+from dither.fit import norm_sub
 from dither.types import Flags, Floats, Integers, Singles
 
 # From this number of atoms on, forming the product of a dense matrix and the dictionary is faster.

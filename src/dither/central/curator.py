@@ -34,7 +34,7 @@ from dither.central.records import release_records
 from dither.checks import check_between, check_choice, check_whole, check_whole_or_none
 from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
-from dither.fit.project import apportion, norm_sub
+from dither.fit import apportion, norm_sub
 from dither.mechanisms import check_epsilon
 from dither.methods.machine import build_parameters
 from dither.notice import Notice

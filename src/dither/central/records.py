@@ -34,7 +34,7 @@ from scipy.linalg import hadamard
 from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate
 from dither.central.sensing import check_tau
 from dither.errors import ParameterError
-from dither.fit.project import apportion, norm_sub
+from dither.fit import apportion, norm_sub
 from dither.mechanisms import check_epsilon
 from dither.types import Codes, Floats, Integers
 

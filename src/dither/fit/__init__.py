@@ -7,9 +7,11 @@ and Lasso, dependence tests and junction trees, and the models themselves: a joi
 
 from __future__ import annotations
 
+from dither.fit.bayes_net import BayesNet, Network, candidates_computed, chain_joint, search_network
 from dither.fit.dependence import (
     Dependence,
     Pruning,
+    Variant,
     dependence,
     entropy,
     mutual_information,
@@ -18,36 +20,85 @@ from dither.fit.dependence import (
     relative_entropy,
     shrunk_squares,
 )
+from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
 from dither.fit.marginal import Marginal
-from dither.fit.model import KINDS, Independent, Model, model_from_bytes
-from dither.fit.pool import AnswerCounts, answers_of, check_asked, pool
-from dither.fit.project import make_consistent, norm_sub, normal_interval, projection
-from dither.fit.triangulate import Triangulation, triangulate, triangulate_capped
+from dither.fit.model import KINDS, Independent, Model, check_marginal, model_from_bytes
+from dither.fit.pool import (
+    AnswerCounts,
+    WeightedAnswer,
+    answers_of,
+    check_asked,
+    contrast_noise,
+    noise_variances,
+    pool,
+    precision,
+    read_marginal,
+    weigh_answers,
+)
+from dither.fit.project import apportion, make_consistent, norm_sub, normal_interval, projection
+from dither.fit.ruled import Ruled, add_up, core_of, grouped_marginal, root_of, told_within_groups
+from dither.fit.triangulate import (
+    Factorisation,
+    Triangulation,
+    compose,
+    factorise,
+    factorise_by_information,
+    triangulate,
+    triangulate_capped,
+)
 
 __all__ = [
     "KINDS",
     "AnswerCounts",
+    "BayesNet",
     "Dependence",
+    "Factorisation",
     "Independent",
+    "JunctionTree",
     "Marginal",
     "Model",
+    "Network",
     "Pruning",
+    "Ruled",
+    "TreeFit",
     "Triangulation",
+    "Variant",
+    "WeightedAnswer",
+    "add_up",
     "answers_of",
+    "apportion",
+    "candidates_computed",
+    "chain_joint",
     "check_asked",
+    "check_marginal",
+    "compose",
+    "contrast_noise",
+    "core_of",
     "dependence",
     "entropy",
+    "factorise",
+    "factorise_by_information",
+    "fit_tree",
+    "grouped_marginal",
+    "independent_tree",
     "make_consistent",
     "model_from_bytes",
     "mutual_information",
     "mutual_information_threshold",
+    "noise_variances",
     "norm_sub",
     "normal_interval",
     "pool",
+    "precision",
     "projection",
     "prune_by_entropy",
+    "read_marginal",
     "relative_entropy",
+    "root_of",
+    "search_network",
     "shrunk_squares",
+    "told_within_groups",
     "triangulate",
     "triangulate_capped",
+    "weigh_answers",
 ]

@@ -16,12 +16,12 @@ import numpy as np
 from dither.checks import check_between, check_whole
 from dither.errors import ParameterError
 from dither.fit import (
+    JunctionTree,
     Triangulation,
     mutual_information,
     mutual_information_threshold,
     triangulate_capped,
 )
-from dither.fit.junction_tree import JunctionTree
 from dither.methods.diagnostics import Diagnostics, TreeFacts
 from dither.methods.machine import build_parameters
 from dither.methods.registry import NONPRIVATE, NonprivateFit

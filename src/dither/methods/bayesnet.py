@@ -25,10 +25,21 @@ from dither.checks import (
     check_whole_or_none,
 )
 from dither.errors import ParameterError, StateError
-from dither.fit import Marginal, Triangulation, answers_of, check_asked, entropy, mutual_information
-from dither.fit.bayes_net import BayesNet, Network, candidates_computed, chain_joint, search_network
+from dither.fit import (
+    BayesNet,
+    Marginal,
+    Network,
+    Triangulation,
+    answers_of,
+    candidates_computed,
+    chain_joint,
+    check_asked,
+    entropy,
+    fit_tree,
+    mutual_information,
+    search_network,
+)
 from dither.fit.joint import SplitReports, estimate_joints
-from dither.fit.junction_tree import fit_tree
 from dither.mechanisms import POOLED_NAMES
 from dither.methods import lopub as lopub_plan
 from dither.methods import privincr as privincr_plan

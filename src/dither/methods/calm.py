@@ -25,9 +25,7 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.errors import ParameterError
-from dither.fit import AnswerCounts, make_consistent, norm_sub, pool
-from dither.fit.model import check_marginal
-from dither.fit.pool import precision
+from dither.fit import AnswerCounts, check_marginal, make_consistent, norm_sub, pool, precision
 from dither.mechanisms import POOLED_NAMES, Hadamard, kernels, mechanism
 from dither.methods.diagnostics import Names, named
 from dither.methods.machine import Campaign

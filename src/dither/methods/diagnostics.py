@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from inspect import get_annotations
 from typing import Any
 
-from dither.fit import Triangulation
-from dither.fit.junction_tree import TreeFit
+from dither.fit import TreeFit, Triangulation
 from dither.schema import Schema
 from dither.types import JsonMapping, JsonObject
 

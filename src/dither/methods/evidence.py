@@ -19,12 +19,12 @@ from dither.fit import (
     Dependence,
     Marginal,
     check_asked,
+    contrast_noise,
     dependence,
     mutual_information,
     norm_sub,
     pool,
 )
-from dither.fit.pool import contrast_noise
 from dither.reports import Question
 from dither.schema import Schema
 from dither.types import Floats, Integers

@@ -22,18 +22,20 @@ from dither.checks import check_between, check_choice, check_finite, check_whole
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import (
     Dependence,
+    JunctionTree,
     Marginal,
     Pruning,
+    TreeFit,
     Triangulation,
+    Variant,
     dependence,
+    fit_tree,
     mutual_information,
     mutual_information_threshold,
     prune_by_entropy,
     triangulate_capped,
 )
-from dither.fit.dependence import Variant
 from dither.fit.joint import JointEstimate, SplitReports, estimate_joints
-from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree
 from dither.mechanisms import (
     BitMechanism,
     BloomRappor,

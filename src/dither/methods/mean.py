@@ -21,8 +21,7 @@ import numpy as np
 
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, SchemaError, TooFewAnswers
-from dither.fit import Marginal
-from dither.fit.project import normal_interval
+from dither.fit import Marginal, normal_interval
 from dither.mechanisms import GRIDS, GRR, HYBRID_FROM, Mechanism, Piecewise, SquareWave
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.reports import Plan, Question

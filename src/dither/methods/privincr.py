@@ -26,10 +26,16 @@ from dither.checks import (
 )
 from dither.errors import ParameterError, TooFewAnswers
 from dither.fit import (
+    Factorisation,
+    JunctionTree,
     Marginal,
+    TreeFit,
     Triangulation,
     answers_of,
     check_asked,
+    compose,
+    factorise,
+    factorise_by_information,
     mutual_information,
     mutual_information_threshold,
     norm_sub,
@@ -37,8 +43,6 @@ from dither.fit import (
     shrunk_squares,
     triangulate_capped,
 )
-from dither.fit.junction_tree import JunctionTree, TreeFit
-from dither.fit.triangulate import Factorisation, compose, factorise, factorise_by_information
 from dither.mechanisms import POOLED_NAMES, Mechanism, mechanism
 from dither.methods.calm import Table, reconstruct
 from dither.methods.diagnostics import Diagnostics, FitFacts, TreeFacts

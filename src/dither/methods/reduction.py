@@ -18,8 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from dither.errors import SchemaError, TooFewAnswers
-from dither.fit import AnswerCounts, Marginal, Model, norm_sub, pool
-from dither.fit.ruled import Ruled
+from dither.fit import AnswerCounts, Marginal, Model, Ruled, norm_sub, pool
 from dither.mechanisms import LocalHash
 from dither.methods.diagnostics import Diagnostics
 from dither.methods.independent import question_shares

@@ -12,8 +12,17 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 from dither.errors import StateError
-from dither.fit import Marginal, Triangulation, answers_of, check_asked, triangulate_capped
-from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
+from dither.fit import (
+    JunctionTree,
+    Marginal,
+    TreeFit,
+    Triangulation,
+    answers_of,
+    check_asked,
+    fit_tree,
+    independent_tree,
+    triangulate_capped,
+)
 from dither.mechanisms import oue
 from dither.methods.diagnostics import Diagnostics, Names, named
 from dither.methods.evidence import Evidence

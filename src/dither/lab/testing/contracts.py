@@ -23,8 +23,7 @@ from dither.errors import (
     StateError,
     TooFewAnswers,
 )
-from dither.fit import Model, model_from_bytes
-from dither.fit.project import apportion
+from dither.fit import Model, apportion, model_from_bytes
 from dither.mechanisms import Mechanism, PackedReports, kernels, log_up
 from dither.methods import Diagnostics, MethodRun, ProtocolMachine, restore, start
 from dither.randomness import RandomStream

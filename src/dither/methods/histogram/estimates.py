@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from scipy.optimize import nnls
 
-from dither.fit.project import norm_sub
+from dither.fit import norm_sub
 from dither.mechanisms import Mechanism, OutputMechanism, mechanism
 from dither.methods.histogram.consumer import Consumer, Partition
 from dither.types import Floats, Integers
