@@ -15,7 +15,8 @@ import pytest
 import dither.cli
 from dither.central import CENTRAL, central_method
 from dither.central.curator import central_release, whole_cells
-from dither.central.measurement import check_counts, check_neighbours, domain_size
+from dither.central.measurement import CuratorTask, check_neighbours, domain_size
+from dither.central.noise import seeded_source
 from dither.errors import (
     InputError,
     ParameterError,
@@ -237,7 +238,7 @@ def test_checks_of_arrays_and_names() -> None:
     assert central_method("csm").reference
     for wrong in ([1.5, 2.0], [[1, 2]], [3], [-1, 2]):
         with pytest.raises(ParameterError, match="histogram"):
-            check_counts(wrong)
+            CuratorTask(np.asarray(wrong), 1.0, seeded_source(1), np.random.default_rng(0))
 
 
 @pytest.fixture

@@ -211,12 +211,6 @@ def test_blocks_cover_the_grid_once() -> None:
         assert ends[0] == 0
         assert ends[-1] == cells
         assert (np.diff(ends) > 0).all()
-    table = np.arange(35).reshape(5, 7)
-    sums = grid.block_sums(table, np.array([0, 2, 5]), np.array([0, 3, 4, 7]))
-    wanted = [
-        [table[a:b, c:d].sum() for c, d in ((0, 3), (3, 4), (4, 7))] for a, b in ((0, 2), (2, 5))
-    ]
-    assert sums.tolist() == wanted
 
 
 def test_two_levels_are_reconciled_by_least_squares() -> None:

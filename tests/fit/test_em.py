@@ -5,7 +5,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.fit import joint
-from dither.fit.joint import RowProducts, bit_likelihood, expectation_maximisation
+from dither.fit.joint import bit_likelihood, expectation_maximisation
 
 
 def _bits(rng, values, k, p, q):
@@ -117,16 +117,7 @@ def test_blocks_that_are_made_anew_give_the_same_result(monkeypatch):
     likelihoods = [bit_likelihood(b, None, 0.8, 0.2, 3) for b in bits]
     kept = expectation_maximisation(likelihoods)
     monkeypatch.setattr(joint, "_CACHE_BYTES", 0)
-    assert RowProducts(likelihoods)._kept is None
     np.testing.assert_array_equal(kept.joint, expectation_maximisation(likelihoods).joint)
-
-
-def test_folding_is_undone_by_unfolding():
-    matrices = [np.ones((3, k), np.float32) for k in (2, 5, 3, 4)]
-    products = RowProducts(matrices)
-    joint = np.arange(120.0).reshape(2, 5, 3, 4)
-    np.testing.assert_array_equal(products.unfold(products.fold(joint)), joint)
-    assert sum(products.widths) <= 22
 
 
 def test_extreme_likelihoods_stay_finite():

@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.fit import joint as module
-from dither.fit.joint import SplitReports, estimate_joint, estimate_joints
+from dither.fit.joint import SplitReports, estimate_joints
 from dither.mechanisms import GRR, BloomRappor, PackedReports, kernels, sue_from_flip
 from dither.randomness import RandomStream
 from dither.reports import Plan, Question
@@ -59,7 +59,7 @@ def _avd(a, b):
 @pytest.mark.parametrize("names", [("a",), ("c", "a"), ("b", "c", "a")])
 def test_every_estimator_finds_joints_in_the_order_asked(encoding, estimator, names):
     truth, reports = _reports(encoding=encoding)
-    found = estimate_joint(reports, names, estimator)
+    found = estimate_joints(reports, [names], estimator)[0]
     order = [NAMES.index(n) for n in names]
     exact = np.transpose(
         truth.sum(axis=tuple(i for i in range(3) if i not in order)), np.argsort(np.argsort(order))
@@ -83,10 +83,10 @@ def test_merging_equal_reports_changes_nothing_but_time(monkeypatch):
     bits, weights = reports.distinct([1, 0])
     assert len(weights) <= 32
     assert weights.sum() == 4_000
-    merged = estimate_joint(reports, ["b", "a"]).joint
+    merged = estimate_joints(reports, [["b", "a"]])[0].joint
     monkeypatch.setattr(module, "_MAX_CODE_BITS", 0)
     # All reports of 9 bits repeat; without merging by code the weights are the multiset's.
-    plain = estimate_joint(reports, ["b", "a"]).joint
+    plain = estimate_joints(reports, [["b", "a"]])[0].joint
     np.testing.assert_allclose(merged, plain, atol=1e-4)
     assert bits[0].shape[1] == 2
 
@@ -125,7 +125,8 @@ def test_many_at_once_give_the_same_as_one_by_one_and_tell_progress():
     assert seen == [(1, 3), (2, 3), (3, 3)]
     for names, found in zip(sets, many, strict=True):
         assert found.attributes == names
-        np.testing.assert_array_equal(found.joint, estimate_joint(reports, names, "hybrid").joint)
+        alone = estimate_joints(reports, [names], "hybrid")[0]
+        np.testing.assert_array_equal(found.joint, alone.joint)
 
 
 def test_an_interrupt_goes_through():
@@ -141,11 +142,11 @@ def test_an_interrupt_goes_through():
 def test_bad_requests_are_refused_with_the_name_at_fault():
     _, reports = _reports(n=100)
     with pytest.raises(ParameterError, match="no answer about 'z'; they are about a, b, c"):
-        estimate_joint(reports, ["a", "z"])
+        estimate_joints(reports, [["a", "z"]])
     with pytest.raises(ParameterError, match="estimator"):
-        estimate_joint(reports, ["a"], "guess")
+        estimate_joints(reports, [["a"]], "guess")
     with pytest.raises(ParameterError, match="only once"):
-        estimate_joint(reports, ["a", "a"])
+        estimate_joints(reports, [["a", "a"]])
     plan = Plan(0, (Question(("a",), GRR.for_epsilon(3, 1.0)),), split=True, tally="patterns")
     with pytest.raises(ParameterError, match="bit vectors"):
         _ = SplitReports(plan, np.zeros((1, 1), np.uint8), np.ones(1, np.int64)).encodings

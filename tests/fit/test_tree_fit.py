@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.fit import JunctionTree, Marginal, fit_tree, triangulate
-from dither.fit.junction_tree import MessagePass, sum_out
+from dither.fit.junction_tree import MessagePass
 from dither.schema import Attribute, Schema
 
 
@@ -134,7 +134,7 @@ def test_residual_never_ends_above_a_plain_mirror_descent():
                 i for i, clique in enumerate(truth.tree.cliques) if set(members) <= set(clique)
             )
             clique = truth.tree.cliques[c]
-            off = sum_out(state.marginals[c], clique, members) - m.frequencies
+            off = np.einsum(state.marginals[c], list(clique), list(members)) - m.frequencies
             loss += (weights * off**2).sum()
             shape = [schema.cardinalities[a] if a in members else 1 for a in clique]
             gradient[c] += (weights * off).reshape(shape)

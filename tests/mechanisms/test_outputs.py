@@ -11,7 +11,6 @@ import pytest
 
 from dither.errors import DitherError, ParameterError, PrivacyError, ReportError
 from dither.mechanisms import GRR, SetStrategy, SquareWave, kernels, mechanism_from_json
-from dither.mechanisms.square_wave import half_width
 from dither.randomness import RandomStream
 
 TRUTH = np.bincount(
@@ -33,11 +32,12 @@ def test_every_draw_of_a_16_bit_build(epsilon: float) -> None:
 
 
 def test_the_half_width_is_the_paper_s_and_shrinks() -> None:
-    assert half_width(1.0) == pytest.approx(1 / (2 * math.e * (math.e - 2)), rel=1e-12)
-    widths = [half_width(e) for e in (1e-5, 0.01, 0.5, 1, 2, 4)]
+    cells = SquareWave.max_cells
+    waves = [SquareWave.for_epsilon(cells, epsilon) for epsilon in (0.01, 0.5, 1, 2, 4)]
+    widths = [(wave.width - 1) / (2 * cells) for wave in waves]
+    assert widths[2] == pytest.approx(1 / (2 * math.e * (math.e - 2)), abs=1 / cells)
     assert widths == sorted(widths, reverse=True)
-    assert widths[0] == 0.5
-    assert widths[1] == pytest.approx(0.5, abs=0.01)
+    assert widths[0] == pytest.approx(0.5, abs=0.01)
 
 
 def test_people_and_counts_agree_with_the_table() -> None:

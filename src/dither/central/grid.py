@@ -77,7 +77,7 @@ def edges(cells: int, blocks: int) -> Integers:
     )
 
 
-def block_sums(table: Integers, rows: Integers, columns: Integers) -> Integers:
+def _block_sums(table: Integers, rows: Integers, columns: Integers) -> Integers:
     """The counts of the blocks between these edges."""
     return np.add.reduceat(np.add.reduceat(table, rows[:-1], axis=0), columns[:-1], axis=1)
 
@@ -97,7 +97,7 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
         SETTINGS.coarsest, math.ceil(math.sqrt(max(0.0, records) * task.epsilon / parameters.c) / 4)
     )
     rows, columns = (edges(cells, blocks) for cells in task.shape)
-    coarse = block_sums(table, rows, columns)
+    coarse = _block_sums(table, rows, columns)
     first = observe(Cells(coarse.size), coarse.ravel(), coarse_share, task.source, task.neighbours)
     noisy = first.values.reshape(coarse.shape).astype(np.float64)
     blocks_of = [
@@ -106,7 +106,7 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
         for j, (left, right) in enumerate(pairwise(columns))
     ]
     fine = [block.finer(fine_share, parameters.c) for block in blocks_of]
-    exact = [block_sums(block.table, *cut) for block, cut in zip(blocks_of, fine, strict=True)]
+    exact = [_block_sums(block.table, *cut) for block, cut in zip(blocks_of, fine, strict=True)]
     flat = np.concatenate([part.ravel() for part in exact])
     second = observe(Cells(flat.size), flat, fine_share, task.source, task.neighbours)
     values = np.split(

@@ -65,7 +65,7 @@ class CuratorTask:
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon)
         check_neighbours(self.neighbours)
-        object.__setattr__(self, "counts", check_counts(self.counts))
+        object.__setattr__(self, "counts", _check_counts(self.counts))
         object.__setattr__(self, "shape", tuple(self.shape) or (self.counts.size,))
         if math.prod(self.shape) != self.counts.size:
             raise ParameterError(
@@ -121,7 +121,7 @@ def check_neighbours(neighbours: str) -> Neighbours:
     return known[known.index(neighbours)]
 
 
-def check_counts(counts: Integers) -> Integers:
+def _check_counts(counts: Integers) -> Integers:
     """A histogram as whole, non-negative numbers in one dimension."""
     array = np.asarray(counts)
     if array.ndim != 1 or array.size < 2 or not np.issubdtype(array.dtype, np.integer):

@@ -136,7 +136,7 @@ def expectation_maximisation(
     total = float(rows if weights is None else weights.sum())
     if not total > 0:
         raise ParameterError("EM needs at least one report")
-    products = RowProducts(likelihoods)
+    products = _RowProducts(likelihoods)
     joint = (
         np.full(shape, 1.0 / math.prod(shape))
         if start is None
@@ -191,7 +191,7 @@ def _squarem(passes: _Passes, p0: Floats, tolerance: float, steps: int) -> tuple
 class _Passes:
     """Steps of EM, one pass over the reports each, with their count and last likelihood."""
 
-    def __init__(self, products: RowProducts, weights: Singles | None, total: float) -> None:
+    def __init__(self, products: _RowProducts, weights: Singles | None, total: float) -> None:
         self.products, self.weights, self.total = products, weights, total
         self.count = 0
         self.log_likelihood = -math.inf
@@ -219,7 +219,7 @@ class _Passes:
         return np.asarray(new / new.sum())
 
 
-class RowProducts:
+class _RowProducts:
     """The row-wise products of two groups of matrices, in blocks.
 
     `fold` and `unfold` convert a joint table between one axis per matrix and one per group.
@@ -659,7 +659,7 @@ class SplitReports:
         matrices = [self.encodings[i].indicators(b) for i, b in zip(positions, bits, strict=True)]
         if weights is not None:
             matrices[0] = matrices[0] * weights[:, None].astype(np.float32)
-        products = RowProducts(matrices)
+        products = _RowProducts(matrices)
         total = np.zeros(products.widths)
         for _, a, b in products:
             total += a.T @ b
@@ -680,7 +680,7 @@ def _encoding_of(mechanism: Mechanism) -> Encoding:
     return Encoding(filters, mechanism.cells, float(mechanism.p), float(mechanism.q))
 
 
-def estimate_joint(
+def _estimate_joint(
     reports: SplitReports,
     attributes: Sequence[str],
     estimator: Estimator = "em",
@@ -781,7 +781,7 @@ def estimate_joints(
 ) -> list[JointEstimate]:
     """Many joints in the given order, computed in parallel with identical results."""
     options = {"features": features, "tolerance": tolerance, "steps": steps, "printed": printed}
-    work = partial(estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
+    work = partial(_estimate_joint, reports, estimator=estimator, **options)  # type: ignore[arg-type]
     reports.gram, reports.distributions  # noqa: B018  computed once, before threads ask for them
     # The matrices are too small for BLAS threads, so joints are computed in parallel instead.
     with (

@@ -34,7 +34,7 @@ from dither.tally.archive import pack, unpack
 from dither.types import AnyArray, Codes, Floats, Indices, Integers
 
 
-def sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyArray:
+def _sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyArray:
     """The marginal of some of a table's attributes, axes in the order of `keep`."""
     left = [a for a in scope if a in set(keep)]
     axes = tuple(i for i, a in enumerate(scope) if a not in set(keep))
@@ -42,7 +42,7 @@ def sum_out(table: AnyArray, scope: Sequence[int], keep: Sequence[int]) -> AnyAr
     return np.transpose(summed, [left.index(a) for a in keep])
 
 
-def expand(table: AnyArray, scope: Sequence[int], target: Sequence[int]) -> AnyArray:
+def _expand(table: AnyArray, scope: Sequence[int], target: Sequence[int]) -> AnyArray:
     """A view of a table over `scope` that broadcasts against tables over `target`."""
     order = [scope.index(a) for a in target if a in set(scope)]
     moved = np.transpose(table, order)
@@ -91,13 +91,13 @@ class MessagePass:
         for c in range(len(beliefs) - 1, 0, -1):
             separator, parent = self._separators[c], tree.parents[c]
             upward[c] = self.log_sum(beliefs[c], c, separator)
-            beliefs[parent] += expand(upward[c], separator, tree.cliques[parent])
+            beliefs[parent] += _expand(upward[c], separator, tree.cliques[parent])
         normaliser = float(self.log_sum(beliefs[0], 0, ()))
         beliefs[0] -= normaliser
         for c in range(1, len(beliefs)):
             separator, parent = self._separators[c], tree.parents[c]
             message = self.log_sum(beliefs[parent], parent, separator) - upward[c]
-            beliefs[c] += expand(message, separator, tree.cliques[c])
+            beliefs[c] += _expand(message, separator, tree.cliques[c])
         return _Calibration(tuple(np.exp(b) for b in beliefs), normaliser)
 
 
@@ -130,11 +130,11 @@ class JunctionTree:
     def from_cliques(
         cls, schema: Schema, tree: Triangulation, tables: Sequence[AnyArray]
     ) -> JunctionTree:
-        """From clique distributions that need not agree; see `reconcile`."""
-        return cls(schema, tree, reconcile(tree, [np.asarray(t, np.float64) for t in tables]))
+        """From clique distributions that need not agree; see `_reconcile`."""
+        return cls(schema, tree, _reconcile(tree, [np.asarray(t, np.float64) for t in tables]))
 
     def _shared(self, clique: int, attributes: tuple[int, ...]) -> Floats:
-        return sum_out(self.marginals[clique], self.tree.cliques[clique], attributes)
+        return _sum_out(self.marginals[clique], self.tree.cliques[clique], attributes)
 
     def marginal(self, attributes: Sequence[str]) -> Floats:
         positions = check_marginal(self.schema, attributes)
@@ -143,7 +143,7 @@ class JunctionTree:
             if wanted <= set(clique):
                 return np.ascontiguousarray(self._shared(c, positions))
         scope, table = self._pass_messages(wanted, {})
-        out = np.ascontiguousarray(sum_out(table, scope, positions))
+        out = np.ascontiguousarray(_sum_out(table, scope, positions))
         return np.asarray(out / out.sum())
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
@@ -154,7 +154,9 @@ class JunctionTree:
             for a, group in zip(positions, groups, strict=True)
         }
         scope, table = self._pass_messages(set(positions), sums)
-        out = np.ascontiguousarray(sum_out(table, scope, [a + len(self.schema) for a in positions]))
+        out = np.ascontiguousarray(
+            _sum_out(table, scope, [a + len(self.schema) for a in positions])
+        )
         return np.asarray(out / out.sum())
 
     def _pass_messages(
@@ -214,7 +216,7 @@ class JunctionTree:
         clique = self.tree.cliques[c]
         table = self.marginals[c]
         if separator:
-            table = _divide(table, expand(self._shared(c, separator), separator, clique))
+            table = _divide(table, _expand(self._shared(c, separator), separator, clique))
         # An attribute outside the parent is in no clique above: its values can be grouped here.
         inbox = inbox + [
             ((a, a + len(self.schema)), sums[a]) for a in clique if a in sums and a not in separator
@@ -307,7 +309,7 @@ def independent_tree(schema: Schema, marginals: Sequence[Floats]) -> JunctionTre
     )
 
 
-def reconcile(
+def _reconcile(
     tree: Triangulation, tables: Sequence[Floats], rounds: int = 50, tolerance: float = 1e-9
 ) -> tuple[Floats, ...]:
     """Clique distributions that agree on every separator, close to the given ones.
@@ -324,8 +326,8 @@ def reconcile(
             separator, p = separators[c], tree.parents[c]
             if not separator:
                 continue
-            mine = sum_out(current[c], tree.cliques[c], separator)
-            theirs = sum_out(current[p], tree.cliques[p], separator)
+            mine = _sum_out(current[c], tree.cliques[c], separator)
+            theirs = _sum_out(current[p], tree.cliques[p], separator)
             target = (mine + theirs) / 2
             moved = max(moved, float(np.abs(mine - theirs).max()))
             current[c] = _rescale(current[c], tree.cliques[c], separator, mine, target)
@@ -334,8 +336,8 @@ def reconcile(
             break
     for c in range(1, len(current)):
         separator, p = separators[c], tree.parents[c]
-        mine = sum_out(current[c], tree.cliques[c], separator)
-        theirs = sum_out(current[p], tree.cliques[p], separator)
+        mine = _sum_out(current[c], tree.cliques[c], separator)
+        theirs = _sum_out(current[p], tree.cliques[p], separator)
         current[c] = _rescale(current[c], tree.cliques[c], separator, mine, theirs)
     return tuple(current)
 
@@ -346,9 +348,9 @@ def _rescale(
     """Scale a table to a new marginal; empty cells share the target evenly."""
     rest = table.size // max(now.size, 1)
     empty = now <= 0
-    out = table * expand(_divide(target, now), separator, clique)
+    out = table * _expand(_divide(target, now), separator, clique)
     if (empty & (target > 0)).any():
-        out = out + expand(np.where(empty, target / rest, 0.0), separator, clique)
+        out = out + _expand(np.where(empty, target / rest, 0.0), separator, clique)
     return out
 
 
@@ -618,7 +620,7 @@ def _starting_potentials(
         for a in clique:
             if a not in seen:
                 seen.add(a)
-                theta[c] += expand(np.log(np.maximum(start[a], _LEAST)), (a,), clique)
+                theta[c] += _expand(np.log(np.maximum(start[a], _LEAST)), (a,), clique)
     return theta
 
 
@@ -628,8 +630,8 @@ def _log_potentials(tree: Triangulation, marginals: Sequence[Floats]) -> list[Fl
     for clique, separator, table in zip(tree.cliques, tree.separators, marginals, strict=True):
         log = np.log(np.maximum(table, 1e-300))
         if separator:
-            log = log - expand(
-                np.log(np.maximum(sum_out(table, clique, separator), 1e-300)), separator, clique
+            log = log - _expand(
+                np.log(np.maximum(_sum_out(table, clique, separator), 1e-300)), separator, clique
             )
         out.append(log)
     return out

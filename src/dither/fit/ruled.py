@@ -35,7 +35,7 @@ _MAX_UNGROUPED = 5_000_000
 
 
 @runtime_checkable
-class Grouping(Protocol):
+class _Grouping(Protocol):
     """A model that adds up values before it multiplies attributes, which saves memory."""
 
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
@@ -56,7 +56,7 @@ def grouped_marginal(model: Model, attributes: Sequence[str], groups: Sequence[I
     Raises:
         ParameterError: The model has no `grouped` and the marginal has too many cells.
     """
-    if isinstance(model, Grouping):
+    if isinstance(model, _Grouping):
         return model.grouped(attributes, groups)
     if model.schema.cells(attributes) > _MAX_UNGROUPED:
         raise ParameterError(

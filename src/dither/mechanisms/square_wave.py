@@ -25,7 +25,7 @@ from dither.mechanisms.outputs import OutputMechanism, Window
 from dither.mechanisms.probability import THRESHOLD_BITS, check_epsilon
 
 
-def half_width(epsilon: float) -> float:
+def _half_width(epsilon: float) -> float:
     """The half-width of the window with the most information, as a share of the range."""
     # Numerator and denominator both vanish; the limit is one half.
     if epsilon < 1e-4:
@@ -66,7 +66,7 @@ class SquareWave(OutputMechanism):
         cls, cells: int, epsilon: float, threshold_bits: int = THRESHOLD_BITS
     ) -> SquareWave:
         """The wave of Li et al. over this many cells."""
-        reach = math.floor(half_width(check_epsilon(epsilon)) * check_cells(cells, cls.max_cells))
+        reach = math.floor(_half_width(check_epsilon(epsilon)) * check_cells(cells, cls.max_cells))
         window = Window.for_epsilon(cells, 2 * reach + 1, epsilon, threshold_bits)
         return cls(cells, window.width, window.base, threshold_bits)
 

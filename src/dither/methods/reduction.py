@@ -233,7 +233,7 @@ def reduce_schema(schema: Schema, *, pairs: bool) -> Reduction | None:
     constraints(schema)  # raises an error in the rules before anyone is asked
     attributes = tuple(with_groups(a) if a.name in wide else a for a in schema)
     whole = replace(schema, attributes=attributes)
-    asked = tuple(grouped_attribute(whole[a.name]) if a.name in wide else a for a in left)
+    asked = tuple(_grouped_attribute(whole[a.name]) if a.name in wide else a for a in left)
     learnt = tuple(
         rule for rule in schema.rules if isinstance(rule, Determines) and rule.outcomes is None
     )
@@ -276,7 +276,7 @@ def with_groups(attribute: Attribute) -> Attribute:
     return replace(attribute, groups=tuple(groups))
 
 
-def grouped_attribute(attribute: Attribute) -> Attribute:
+def _grouped_attribute(attribute: Attribute) -> Attribute:
     """An attribute whose values are the groups of another.
 
     It is ordinal if the other one is ordered and each group is a run of its values.

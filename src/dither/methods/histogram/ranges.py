@@ -133,7 +133,7 @@ def likely_density(probabilities: Floats, outputs: AnyIntegers, widths: Floats) 
     )
 
 
-def rough_shares(probabilities: Floats, outputs: Floats, widths: Floats) -> Floats:
+def _rough_shares(probabilities: Floats, outputs: Floats, widths: Floats) -> Floats:
     """A few steps of EM from an even density, mixed with a little of that density."""
     even = widths / widths.sum()
     shares, total = even, outputs.sum()
@@ -166,7 +166,7 @@ class DensityEvidence:
     @classmethod
     def of(cls, probabilities: Floats, outputs: Floats, widths: Floats) -> DensityEvidence:
         """The estimate of least variance near the rough fit."""
-        rough = rough_shares(probabilities, outputs, widths)
+        rough = _rough_shares(probabilities, outputs, widths)
         expected = probabilities @ rough
         information = probabilities.T @ (probabilities / expected[:, None])
         estimate = np.linalg.solve(
@@ -281,7 +281,7 @@ def interval_strategy(cells: int, epsilon: float) -> SetStrategy:
     )
 
 
-def interval_gram(cells: int) -> Floats:
+def _interval_gram(cells: int) -> Floats:
     """W'W of all intervals: the share of intervals that contain both of two cells."""
     place = np.arange(cells)
     together = np.minimum.outer(place + 1, place + 1) * (cells - np.maximum.outer(place, place))
@@ -352,7 +352,7 @@ class _Mirrored:
 def _optimise_intervals(cells: int, epsilon: float) -> Design:
     """The sets for an even number of cells, drawn along the workload and then searched for."""
     ratio, rng = float(np.exp(epsilon)), np.random.default_rng(cells)
-    gram = interval_gram(cells)
+    gram = _interval_gram(cells)
     gram += SETTINGS.ridge * float(np.trace(gram)) / cells * np.eye(cells)
     half = cells // 2
     same, across = gram[:half, :half], gram[:half, : half - 1 : -1]
@@ -391,7 +391,7 @@ def _both(sets: Flags, probabilities: Floats, ratio: float) -> Design:
 def _first_sets(cells: int, ratio: float, rng: np.random.Generator) -> Flags:
     """Intervals of fitting lengths, single cells, and random sets along the workload."""
     middle = 1 / (1 + ratio**0.5)
-    values, vectors = np.linalg.eigh(interval_gram(cells))
+    values, vectors = np.linalg.eigh(_interval_gram(cells))
     scores = (
         rng.normal(size=(SETTINGS.drawn, cells)) @ (vectors * np.maximum(values, 0.0) ** 0.25).T
     )
@@ -476,7 +476,7 @@ class _RangesParameters(HistogramParameters):
         """Skip the base class's check: this method has other mechanisms, checked by their type."""
 
 
-def range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+def _range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
     """At most 256 cells of equal width, finer at both ends, with every consumer's edges.
 
     Consumers whose edges make 128 cells or more get those cells.
@@ -522,7 +522,7 @@ class Ranges(PartitionMachine[_RangesParameters]):
 
     @classmethod
     def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        return Schema((numeric_attribute(name, range_cells(consumers, low, high)),))
+        return Schema((numeric_attribute(name, _range_cells(consumers, low, high)),))
 
     @property
     def _budget(self) -> float:
@@ -556,7 +556,7 @@ class Ranges(PartitionMachine[_RangesParameters]):
     def _cells(self, counts: Integers, n: int) -> OutputCells:
         mechanism, outputs = self._mechanism, counts.astype(np.float64)
         widths = np.diff(self.partition.edges)
-        rough = rough_shares(mechanism.probability_table, outputs, widths)
+        rough = _rough_shares(mechanism.probability_table, outputs, widths)
         smoothed = (
             kernels.density(mechanism, counts)
             if isinstance(mechanism, SquareWave)
