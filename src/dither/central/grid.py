@@ -54,7 +54,7 @@ class GridParameters:
 
 
 @dataclass(frozen=True)
-class Block:
+class _Block:
     """A block of the coarse grid: where it begins, its cells, and its noisy count."""
 
     top: int
@@ -101,7 +101,7 @@ def release(task: CuratorTask, parameters: GridParameters) -> NoisyHistogram:
     first = observe(Cells(coarse.size), coarse.ravel(), coarse_share, task.source, task.neighbours)
     noisy = first.values.reshape(coarse.shape).astype(np.float64)
     blocks_of = [
-        Block(int(top), int(left), table[top:bottom, left:right], float(noisy[i, j]))
+        _Block(int(top), int(left), table[top:bottom, left:right], float(noisy[i, j]))
         for i, (top, bottom) in enumerate(pairwise(rows))
         for j, (left, right) in enumerate(pairwise(columns))
     ]
