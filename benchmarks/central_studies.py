@@ -16,8 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import csm, tables
 from benchmarks.csm import PUBLIC_RECORDS, SEED, Effort, Shape, counts_of, release
 from benchmarks.workload import mean_squared_errors
-from dither.central.measurement import CuratorTask
-from dither.central.noise import seeded_source
+from dither.central import CuratorTask, seeded_source
 from dither.central.records import RecordParameters, release_records
 from dither.lab.harness import Chart, NotAvailable, Size, Study
 from dither.schema.cells import count_cells

@@ -30,11 +30,17 @@ from benchmarks.workload import (
     paper_usefulness,
     usefulness_bound,
 )
-from dither.central import CENTRAL
+from dither.central import (
+    CENTRAL,
+    CuratorTask,
+    calibrate,
+    discrete_laplace,
+    noise_variance,
+    observe,
+    seeded_source,
+)
 from dither.central.csm import CsmParameters, compressed_sensing
 from dither.central.linear import Cells
-from dither.central.measurement import CuratorTask, observe
-from dither.central.noise import calibrate, discrete_laplace, noise_variance, seeded_source
 from dither.central.sensing import rows_for
 from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.schema.cells import count_cells

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.lab.harness import Bench, NotAvailable, Size, Study
-from dither.lab.harness.process import peak_megabytes, run_isolated
+from dither.lab.harness import Bench, NotAvailable, Size, Study, peak_megabytes, run_isolated
 from dither.mechanisms import kernels
 
 EPSILON = 1.0

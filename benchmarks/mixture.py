@@ -17,8 +17,7 @@ from benchmarks import tables
 from benchmarks.tables import PRODUCT, Table, exact_product
 from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
-from dither.lab.harness import Bench, Chart, Size, Study
-from dither.lab.harness.process import peak_megabytes, run_isolated
+from dither.lab.harness import Bench, Chart, Size, Study, peak_megabytes, run_isolated
 from dither.methods import MethodRun, start
 from dither.simulate import simulate
 

@@ -25,8 +25,7 @@ from dither.datasets.generated import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import FitOptions, fit_mixture
 from dither.fit.mixture.targets import pair_targets
-from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
-from dither.lab.harness.process import peak_megabytes, run_isolated
+from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study, peak_megabytes, run_isolated
 from dither.mechanisms import kernels
 from dither.methods import start
 from dither.randomness import RandomStream

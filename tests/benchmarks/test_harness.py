@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither
-from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Study, execute
-from dither.lab.harness.run import MEASURED
+from dither.lab.harness import MEASURED, Bench, Chart, NotAvailable, Outcome, Study, execute
 
 
 class MeasureCounter:

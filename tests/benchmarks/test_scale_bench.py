@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks import scale
 from dither.datasets import generate_network
-from dither.lab.harness import NotAvailable, execute
-from dither.lab.harness.process import peak_megabytes, run_isolated
+from dither.lab.harness import NotAvailable, execute, peak_megabytes, run_isolated
 
 pytestmark = pytest.mark.slow
 

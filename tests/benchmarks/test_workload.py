@@ -14,7 +14,7 @@ from benchmarks.workload import (
     paper_usefulness,
     usefulness_bound,
 )
-from dither.central.noise import discrete_laplace, seeded_source
+from dither.central import discrete_laplace, seeded_source
 
 
 def test_answers_are_brute_force_and_repeat() -> None:

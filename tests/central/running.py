@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.central import CENTRAL
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
-from dither.central.noise import ByteSource
+from dither.central import CENTRAL, ByteSource, CuratorTask, Neighbours, NoisyHistogram
 
 
 def run(

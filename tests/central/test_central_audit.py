@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dither.central import CENTRAL, CentralMethod, noise
+from dither.central import (
+    CENTRAL,
+    CentralMethod,
+    CuratorTask,
+    Neighbours,
+    NoisyHistogram,
+    noise,
+    seeded_source,
+)
 from dither.central.audit import audit_central
-from dither.central.measurement import CuratorTask, Neighbours, NoisyHistogram
-from dither.central.noise import seeded_source
 
 # Of the exact loss. What the bound hardly sees is a choice among many: its worst outcome is rare. With the default number
 # of releases it reached 0.53 (standard deviation 0.02 over 12 seeds) for fourier, 0.68 (0.01) for dawa, 0.81 (0.02) for

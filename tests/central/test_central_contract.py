@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central import CENTRAL
-from dither.central.noise import seeded_source
+from dither.central import CENTRAL, seeded_source
 
 HISTOGRAMS = [name for name, method in CENTRAL.items() if method.release is not None]
 SHAPES = {"agrid": [(4, 4), (2, 8)]}  # the others take one column or several

@@ -10,9 +10,8 @@ import pytest
 from scipy.linalg import hadamard
 from tests.central.running import run
 
-from dither.central import csm, fourier, linear, privbayes, projection
+from dither.central import csm, fourier, linear, privbayes, projection, seeded_source
 from dither.central.linear import Axis, Each, Product
-from dither.central.noise import seeded_source
 from dither.central.sensing import (
     DenseSensing,
     HadamardSensing,

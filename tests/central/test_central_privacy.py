@@ -15,16 +15,22 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central import csm, fourier, linear, privbayes, projection
-from dither.central.linear import Axis, Each, Product
-from dither.central.measurement import LinearMeasurement, Neighbours, observe
-from dither.central.noise import (
+from dither.central import (
+    LinearMeasurement,
+    Neighbours,
     achieved_epsilon,
     calibrate,
+    csm,
     discrete_laplace,
     exponents,
+    fourier,
+    linear,
+    observe,
+    privbayes,
+    projection,
     seeded_source,
 )
+from dither.central.linear import Axis, Each, Product
 from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from dither.central.noise import calibrate, seeded_source
+from dither.central import calibrate, seeded_source
 from dither.central.records import (
     Places,
     RecordParameters,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
+from dither.central import seeded_source
 from dither.central.csm import (
     CsmParameters,
     compressed_sensing,
@@ -18,7 +19,6 @@ from dither.central.csm import (
     non_negative_least_squares,
     pursue,
 )
-from dither.central.noise import seeded_source
 from dither.central.sensing import PAIRED, SparseSensing, matrix_sensitivity, sensing
 from dither.central.sparse import dictionary
 from dither.errors import ParameterError

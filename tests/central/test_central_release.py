@@ -13,10 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither.cli
-from dither.central import CENTRAL, central_method
+from dither.central import (
+    CENTRAL,
+    CuratorTask,
+    central_method,
+    check_neighbours,
+    domain_size,
+    seeded_source,
+)
 from dither.central.curator import central_release, whole_cells
-from dither.central.measurement import CuratorTask, check_neighbours, domain_size
-from dither.central.noise import seeded_source
 from dither.errors import (
     InputError,
     ParameterError,

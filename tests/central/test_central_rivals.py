@@ -11,10 +11,16 @@ import pytest
 from tests.central.running import run
 from tests.central.test_central_privacy import NOTIONS, neighbours_of, small_tables
 
-from dither.central import dawa, grid
+from dither.central import (
+    Neighbours,
+    calibrate,
+    dawa,
+    discrete_laplace,
+    grid,
+    observe,
+    seeded_source,
+)
 from dither.central.linear import Cells
-from dither.central.measurement import Neighbours, observe
-from dither.central.noise import calibrate, discrete_laplace, seeded_source
 from dither.errors import ParameterError
 
 

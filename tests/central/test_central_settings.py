@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from tests.central.running import run
 
-from dither.central import csm, curator, grid, linear, privbayes
-from dither.central.noise import seeded_source
+from dither.central import csm, curator, grid, linear, privbayes, seeded_source
 
 COUNTS = np.random.default_rng(3).multinomial(4_000, np.random.default_rng(4).dirichlet([0.2] * 64))
 

@@ -17,9 +17,8 @@ import pytest
 import dither
 from dither.cli import run
 from dither.errors import InputError, ParameterError, TableError
-from dither.lab.comparison import Comparison, Peer, peers
+from dither.lab.comparison import PRODUCT, REDRAWN, Comparison, Peer, Task, coverage, measure, peers
 from dither.lab.comparison import run as comparing
-from dither.lab.comparison.measure import PRODUCT, REDRAWN, Task, coverage, measure
 from dither.release.intervals import Interval
 from dither.schema import Attribute, Schema
 

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.lab.comparison import peer_worker
-from dither.lab.comparison.measure import Task, measure
-from dither.lab.comparison.peers import PEERS, Drawn, find_peer
+from dither.lab.comparison import PEERS, Drawn, Task, find_peer, measure, peer_worker
 from dither.schema import Attribute, Schema
 
 SIZES = (2, 3)

@@ -7,8 +7,7 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.fit import apportion
-from dither.lab.testing import MethodContract
-from dither.lab.testing.contracts import SCHEMA
+from dither.lab.testing import SCHEMA, MethodContract
 from dither.methods import HISTOGRAMS, METHODS, start
 from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
 from dither.schema import Schema

@@ -14,8 +14,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from dither.central import csm, dawa, fourier, grid, linear, privbayes, projection, records
-from dither.central.measurement import CuratorTask, NoisyHistogram
+from dither.central.measurement import (
+    CuratorTask,
+    LinearMeasurement,
+    Neighbours,
+    NoisyHistogram,
+    check_neighbours,
+    domain_size,
+    observe,
+)
+from dither.central.noise import (
+    ByteSource,
+    achieved_epsilon,
+    calibrate,
+    choose,
+    discrete_laplace,
+    exponents,
+    noise_variance,
+    seeded_source,
+)
 from dither.checks import check_choice
+
+__all__ = [
+    "CENTRAL",
+    "RECORDS",
+    "ByteSource",
+    "CentralMethod",
+    "CuratorTask",
+    "LinearMeasurement",
+    "Neighbours",
+    "NoisyHistogram",
+    "achieved_epsilon",
+    "calibrate",
+    "central_method",
+    "check_neighbours",
+    "choose",
+    "discrete_laplace",
+    "domain_size",
+    "exponents",
+    "noise_variance",
+    "observe",
+    "seeded_source",
+]
 
 RECORDS = "csm-records"
 

@@ -13,10 +13,12 @@ A benchmark module has a function `bench(size, data_dir) -> Bench`. The size is 
 "quick" (under a minute) or "smoke" (a few seconds, for the test suite).
 """
 
-from dither.lab.harness.run import execute, write_contents
+from dither.lab.harness.process import peak_megabytes, run_isolated
+from dither.lab.harness.run import MEASURED, execute, write_contents
 from dither.lab.harness.study import Bench, Chart, NotAvailable, Outcome, Size, Study
 
 __all__ = [
+    "MEASURED",
     "Bench",
     "Chart",
     "NotAvailable",
@@ -24,5 +26,7 @@ __all__ = [
     "Size",
     "Study",
     "execute",
+    "peak_megabytes",
+    "run_isolated",
     "write_contents",
 ]

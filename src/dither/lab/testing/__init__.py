@@ -24,12 +24,13 @@ import pytest
 pytest.register_assert_rewrite("dither.lab.testing.contracts", "dither.lab.testing.stores")
 
 from dither.lab.testing.contracts import (  # noqa: E402
+    SCHEMA,
     MechanismContract,
     MethodContract,
     ModelContract,
 )
 
-__all__ = ["MechanismContract", "MethodContract", "ModelContract"]
+__all__ = ["SCHEMA", "MechanismContract", "MethodContract", "ModelContract"]
 
 # A store needs the extra `server`; the other contracts do not.
 if find_spec("sqlalchemy") is not None:
