@@ -97,6 +97,59 @@ def test_coarse_cells_allow_for_anything_inside_them() -> None:
 
 
 @pytest.mark.parametrize("method", ["chp", "ranges"])
+def test_shares_of_a_number_can_be_subtracted(method: str, tmp_path: Path) -> None:
+    release = dither.histogram(
+        VALUES, consumers=[8], epsilon=2.0, low=0, high=250_000, method=method, seed=1
+    )
+    edge = 250_000 / 8
+    low, high = release.query(f"number < {edge}"), release.query(f"number >= {3 * edge}")
+    gap = low - high
+    assert gap.estimate == pytest.approx(low.estimate - high.estimate)
+    assert gap.people is None
+    assert gap.low < np.mean(edge > VALUES) - np.mean(3 * edge <= VALUES) < gap.high
+    # Both shares fall and rise with the noise of other cells.
+    widths = [answer.high - answer.low for answer in (gap, low, high)]
+    assert max(widths[1:]) < widths[0] < sum(widths[1:])
+    same = low - release.number.range(0, edge)
+    assert (same.estimate, same.low, same.high) == (0.0, 0.0, 0.0)
+    rest = release.query("number >= 0") - low
+    assert rest.estimate == pytest.approx(1 - low.estimate)
+    assert (rest.low, rest.high) == pytest.approx((1 - low.high, 1 - low.low))
+    wide = release.query(f"number < {2 * edge}") - low
+    assert wide.estimate == pytest.approx(release.number.range(edge, 2 * edge).estimate)
+    again = dither.load_release(release.save(tmp_path / "out"))
+    assert (again.query(f"number < {edge}") - again.query(f"number >= {3 * edge}")) == gap
+
+
+def test_coarse_cells_widen_a_difference() -> None:
+    release = dither.histogram(VALUES, consumers=[3], epsilon=8.0, low=0, high=250_000, seed=1)
+    gap = release.query("number < 40_000") - release.query("number >= 150_000")
+    assert [w.code for w in gap.warnings] == ["coarse-cells"]
+    first = release.number.range(0, 250_000 / 3).estimate
+    last = release.number.range(500_000 / 3, 250_000).estimate
+    # Everyone below 83,333 may have less than 40,000, and everyone above it 150,000 or more.
+    assert gap.low < first - 1
+    assert gap.high > first - last
+
+
+def test_what_cannot_be_subtracted_or_divided_says_why() -> None:
+    release, other = (
+        dither.histogram(VALUES, consumers=[4], epsilon=2.0, low=0, high=250_000, seed=seed)
+        for seed in (1, 2)
+    )
+    share, rest = release.query("number < 62_500"), release.query("number >= 62_500")
+    for wrong, words in (
+        (lambda: share / rest, "not divided"),
+        (lambda: (share - rest) - share, "cannot be set against"),
+        (lambda: release.mean() - release.mean(), "mean cannot be set against"),
+        (lambda: share - release.count("number < 62_500"), "count .* cannot be set against"),
+        (lambda: share - other.query("number < 62_500"), "answers of one release"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            wrong()
+
+
+@pytest.mark.parametrize("method", ["chp", "ranges"])
 def test_people_at_the_ends_of_the_range(method: str) -> None:
     """Everybody at one of both ends: quantiles are the ends themselves, and the upper end is a number that can be asked for."""
     values = np.repeat([0.0, 100.0], [1400, 600])

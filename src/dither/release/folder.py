@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -122,6 +123,46 @@ def reading(path: Path) -> Iterator[None]:
     raise InputError(
         f"{path.parent} is not a whole release: {path.name} {fault[:300]}", where=str(path)
     ) from None
+
+
+def file_digests(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """The SHA-256 of each of these files that is there."""
+    paths = [folder / name for name in names]
+    return {path.name: _digest(path) for path in paths if path.is_file()}
+
+
+def check_digests(folder: Path, names: Collection[str], stated: object) -> None:
+    """Raise an error if a file is not the one that the manifest was written with.
+
+    Args:
+        folder: The release.
+        names: The files to check, if they are there.
+        stated: The digests in the manifest; None in a folder of an earlier version.
+    """
+    if stated is None:
+        return
+    if not isinstance(stated, dict):
+        raise InputError(
+            f"{folder} is not a whole release: {MANIFEST} is damaged: files is {stated!r:.80}",
+            where=str(folder / MANIFEST),
+        )
+    for name in names:
+        path = folder / name
+        if not path.is_file():
+            continue
+        with reading(path):
+            digest = _digest(path)
+        if stated.get(name) != digest:
+            raise InputError(
+                f"{folder} is not a whole release: {name} is damaged or of another release than "
+                f"{MANIFEST}",
+                where=str(path),
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_if_there(path: Path) -> bytes | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from dither.display import printable
 from dither.notice import shown_certainty, shown_epsilon
 from dither.release.words import likelihood_factor
 
@@ -48,7 +49,7 @@ def render_page(
         "facts": (),
         "contents": [],
     }
-    return _environment(folder).get_template(template).render(head | values)
+    return printable(_environment(folder).get_template(template).render(head | values))
 
 
 def render_part(template: str, **values: object) -> Markup:

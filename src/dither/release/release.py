@@ -15,7 +15,7 @@ import numpy as np
 
 from dither import __version__
 from dither.checks import check_choice, check_whole
-from dither.display import Picture, as_pandas, as_polars
+from dither.display import Picture, as_pandas, as_polars, printable
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
 from dither.fit.ruled import core_of
@@ -39,6 +39,8 @@ from dither.release.folder import (
     MANIFEST,
     REPORT,
     SCHEMA,
+    check_digests,
+    file_digests,
     mixed,
     read_manifest,
     reading,
@@ -678,6 +680,7 @@ class Release:
         def write(folder: Path) -> None:
             started = clock()
             self.content.write(self, folder, form)
+            digests = file_digests(folder, self.content.files)
             write_json(self.schema.to_json(), folder / SCHEMA)
             page = folder / REPORT
             # The page shows the truth, so it is as confidential as the table.
@@ -685,7 +688,7 @@ class Release:
                 make_private(page)
             page.write_text(self.report(), encoding="utf-8")
             timed = self if self.kind != "table" else self._timed("report", clock() - started)
-            write_json(timed.to_json(), folder / MANIFEST)
+            write_json({**timed.to_json(), "files": digests}, folder / MANIFEST)
 
         return write_folder(directory, FILES, write, overwrite=overwrite)
 
@@ -737,7 +740,7 @@ class Release:
         return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
-        return f"Release({self.content.describe(self)})"
+        return printable(f"Release({self.content.describe(self)})")
 
 
 def load_release(directory: str | Path) -> Release:
@@ -771,6 +774,7 @@ def load_release(directory: str | Path) -> Release:
     with reading(folder / MANIFEST):
         if manifest.get("schema_fingerprint", schema.fingerprint) != schema.fingerprint:
             raise mixed(folder, MANIFEST, SCHEMA)
+    check_digests(folder, content_class.files, manifest.get("files"))
     content = content_class.read(folder, manifest, schema, call)
     with reading(folder / MANIFEST):
         facts = {name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS}

@@ -108,6 +108,7 @@ class Inquiry:
         units: The unit of an attribute's numbers, where known.
         linear: Estimates weighted sums over cells, as shares of all people.
         population: The number of people.
+        warnings: What holds for every answer.
     """
 
     def __init__(
@@ -116,8 +117,10 @@ class Inquiry:
         units: Mapping[str, float],
         linear: LinearSource,
         population: float,
+        warnings: tuple[Notice, ...] = (),
     ) -> None:
         self.reader = Reader(schema, units)
+        self.warnings = warnings
         self._linear, self._population = linear, population
 
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
@@ -172,7 +175,7 @@ class Inquiry:
             people=self._people(quantity, evaluation),
             basis=answer.basis,
             unit=_unit(quantity),
-            warnings=tuple(dict.fromkeys([*notes, *_cautions(answer)])),
+            warnings=self._warnings(notes, answer),
             _quantity=quantity,
             _source=self,
         )
@@ -225,7 +228,7 @@ class Inquiry:
             for i, values in enumerate(labels)
         )
         asked = question_words("share", where, given)
-        warnings = tuple(dict.fromkeys([*notes, *_cautions(answer)]))
+        warnings = self._warnings(notes, answer)
         return AnswerTable(
             asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
@@ -274,11 +277,11 @@ class Inquiry:
                 place if math.isnan(place) else scale.rounded(place) for place in places
             )
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
-        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(answer)]
+        notes = [*notes_of([who]), *_spread_in_bins(found, scale)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = question_words(f"quantiles of {found.name}", where, given)
-        warnings = tuple(dict.fromkeys(notes))
+        warnings = self._warnings(notes, answer)
         return AnswerTable(
             asked, ("level",), tuple(rows), level, answer.basis, unit="number", warnings=warnings
         )
@@ -297,6 +300,9 @@ class Inquiry:
         else:
             values = scale.numbers(side.parts.middles)
         return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
+
+    def _warnings(self, notes: Sequence[Notice], answer: LinearAnswer) -> tuple[Notice, ...]:
+        return tuple(dict.fromkeys([*notes, *_cautions(answer), *self.warnings]))
 
     def _people(self, quantity: Quantity, evaluation: Evaluation) -> float | None:
         if isinstance(quantity, (Difference, Ratio)):
