@@ -201,7 +201,7 @@ def test_coverage_is_not_flattered(schema: Schema, table: pa.Table) -> None:
 
         def interval(self, names: list[str]) -> Interval:
             at = [schema.index(n) for n in names]
-            exact = dither.evaluation.metrics.marginal(codes, schema.cardinalities, at)
+            exact = dither.evaluation.marginal(codes, schema.cardinalities, at)
             low = exact + self.shift
             return Interval(tuple(names), (), exact, exact, low, low + 0.01, 0.95)
 
