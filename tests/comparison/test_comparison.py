@@ -20,7 +20,7 @@ from dither.errors import InputError, ParameterError, TableError
 from dither.lab.comparison import Comparison, Peer, peers
 from dither.lab.comparison import run as comparing
 from dither.lab.comparison.measure import PRODUCT, REDRAWN, Task, coverage, measure
-from dither.release.intervals import Interval
+from dither.release import Interval
 from dither.schema import Attribute, Schema
 
 ROWS = 4000

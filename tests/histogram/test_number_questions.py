@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from dither.errors import ParameterError
 from dither.methods.histogram import late
 from dither.methods.histogram.consumer import Partition, gather, read_consumers
 from dither.methods.histogram.estimates import OutputCells
-from dither.release.query.numbers import NumberInquiry
+from dither.release import Release
 
 VALUES = np.concatenate(
     [
@@ -28,16 +29,15 @@ RANGES = [(0.0, 40_000.0), (33_000.0, 61_000.0), (80_000.0, 90_000.0), (100_000.
 LEVELS = (0.1, 0.5, 0.9)
 
 
-def questions(inquiry: NumberInquiry) -> list[tuple[float, float]]:
+def questions(release: Release) -> list[tuple[float, float]]:
     asked = [
-        *(inquiry.share(a, b, 0.95) for a, b in RANGES),
-        inquiry.mean(0.95),
-        inquiry.variance(0.95),
+        *(release.number.range(a, b) for a, b in RANGES),
+        release.mean(),
+        release.number.variance(),
+        release.number.cdf(52_000.0),
+        *release.quantile("number", LEVELS).rows,
     ]
-    return [
-        (one.low, one.high)  # type: ignore[misc]
-        for one in (*asked, inquiry.below(52_000.0, 0.95), *inquiry.quantiles(LEVELS, 0.95).rows)
-    ]
+    return [(one.low, one.high) for one in asked]  # type: ignore[misc]
 
 
 def truths() -> list[float]:
@@ -59,6 +59,7 @@ def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.nda
     partition = asked_partition(method, consumers, 0.0, 250_000.0)
     people = gather(VALUES, partition, reports=False)
     true, held = truths(), np.zeros(len(truths()))
+    made = dither.histogram(VALUES, consumers=bins, epsilon=2.0, low=0, high=250_000, method=method)
     for seed in range(runs):
         cells = (
             collect(method, people, consumers, partition, 2.0, np.random.default_rng([seed, 5]))
@@ -71,9 +72,10 @@ def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.nda
             object.__setattr__(
                 cells, "weighted_variances", lambda w, exact=exact: mutant**2 * exact(w)
             )
+        release = replace(made, content=replace(made.number, cells=cells))
         held += [
             low <= truth <= high
-            for (low, high), truth in zip(questions(NumberInquiry(cells)), true, strict=True)
+            for (low, high), truth in zip(questions(release), true, strict=True)
         ]
     return held / runs
 

@@ -16,7 +16,7 @@ import pytest
 
 from dither.errors import InputError
 from dither.notice import Notice
-from dither.release import Release, check_target, folder, load_release
+from dither.release import Release, check_target, load_release
 
 FILES = {
     "synthetic.parquet",
@@ -153,7 +153,7 @@ def test_a_failure_while_swapping_puts_the_earlier_release_back(
             raise OSError(28, "No space left on device")
         real(source, destination)
 
-    monkeypatch.setattr(folder.os, "replace", replace)
+    monkeypatch.setattr("dither.release.folder.os.replace", replace)
     with pytest.raises(OSError, match="No space"):
         make_release(seed=9).save(target, overwrite=True)
     assert contents(tmp_path) == before

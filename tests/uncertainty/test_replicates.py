@@ -13,15 +13,9 @@ from dither.fit import Independent, answers_of
 from dither.fit.mixture import targets as set_targets
 from dither.fit.ruled import grouped_marginal
 from dither.methods import MethodRun, start
-from dither.release.intervals import UNKNOWN, Bootstrap, interaction, student_quantile
-from dither.release.replicates import (
-    _chosen,
-    bootstrap,
-    draw_tally,
-    prepare_bootstrap,
-    redraw,
-    whole_shares,
-)
+from dither.release import Bootstrap, bootstrap, prepare_bootstrap, redraw
+from dither.release.intervals import UNKNOWN, interaction, student_quantile
+from dither.release.replicates import _chosen, draw_tally, whole_shares
 from dither.reports import Plan, question
 from dither.types import JsonMapping
 

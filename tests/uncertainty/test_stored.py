@@ -11,9 +11,7 @@ from tests.saved_releases import forget_digests
 
 import dither
 from dither.errors import InputError, ParameterError, ReportError
-from dither.release import Release
-from dither.release.intervals import Bootstrap
-from dither.release.replicates import pack_replicates, unpack_replicates
+from dither.release import Bootstrap, Release, pack_replicates, unpack_replicates
 from dither.tally.archive import pack, unpack
 
 

@@ -240,7 +240,7 @@ def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, wo
         bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
         reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
         dots += dot((left + right) / 2, y)
-    inside = frame(across, up, across.ticks(), "", "people")
+    inside = _frame(across, up, across.ticks(), "", "people")
     inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
     return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside)
 
@@ -250,7 +250,7 @@ def _beside_labels(up: Axis) -> float:
     return max(text_width(short_number(tick)) for tick in up.ticks()) + 10
 
 
-def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
+def _frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
     """Draw grid, labels and titles; overlapping labels on the x axis are omitted."""
     grid, words, taken = "", label(0, 13, y_title), 0.0
     for tick in up.ticks():
@@ -348,7 +348,7 @@ def line_plot(
             dots += dot(at, up(y))
         few = path("spot", dots) if len(line.points) <= 24 else ""
         drawn += f'<g class="hue{line.hue % HUES}">{path("course", course)}{path("spread", reaches)}{few}</g>'
-    return frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
+    return _frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
 
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:

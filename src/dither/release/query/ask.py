@@ -49,7 +49,7 @@ _STEPS = 8
 _MAX_POINTS = 4_000
 
 
-def invert(
+def _invert(
     ends: tuple[Floats, Floats], sums: Floats, covariance: Floats, level: float, reach: float
 ) -> tuple[float, float, float]:
     """The quantile of a share `level`, and its interval; NaN if unknown.
@@ -270,7 +270,7 @@ class Inquiry:
         covariance, scale = answer.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
         rows = []
         for one in wanted:
-            places = invert(
+            places = _invert(
                 ends, answer.estimates[kept], covariance, one, _reach(level, answer.freedom)
             )
             estimate, low, high = (

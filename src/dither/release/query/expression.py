@@ -124,7 +124,7 @@ class Condition:
     notes: tuple[Notice, ...] = field(default=(), compare=False)
 
 
-def compare(
+def _compare(
     attribute: Attribute, operator: Operator, value: object, scale: Scale | None
 ) -> Condition:
     """The condition that compares an attribute with a value.
@@ -141,7 +141,7 @@ def compare(
     return Condition(attribute.name, frozenset(_ordered_codes(attribute, operator, value)))
 
 
-def between(attribute: Attribute, low: object, high: object, scale: Scale | None) -> Condition:
+def _between(attribute: Attribute, low: object, high: object, scale: Scale | None) -> Condition:
     """The condition that a number is in [low, high); None leaves an end open."""
     if scale is None:
         raise ParameterError(
@@ -152,7 +152,7 @@ def between(attribute: Attribute, low: object, high: object, scale: Scale | None
     notes: tuple[Notice, ...] = ()
     for i, end in enumerate((low, high)):
         if end is not None:
-            found = compare(attribute, "<", end, scale)
+            found = _compare(attribute, "<", end, scale)
             ends[i] = found.spans[0][1]
             notes += found.notes
     return Condition(
@@ -335,13 +335,13 @@ class All:
 
 
 @dataclass(frozen=True)
-class Some:
+class _Some:
     """People for whom some of it holds."""
 
     parts: tuple[Node, ...]
 
 
-Node = Constant | Condition | Not | All | Some
+Node = Constant | Condition | Not | All | _Some
 EVERYONE = Constant(True)
 
 
@@ -359,7 +359,7 @@ def conditions(node: Node) -> Iterator[Condition]:
         yield node
     elif isinstance(node, Not):
         yield from conditions(node.part)
-    elif isinstance(node, (All, Some)):
+    elif isinstance(node, (All, _Some)):
         for part in node.parts:
             yield from conditions(part)
 
@@ -416,8 +416,8 @@ class Reader:
         return self.schema[str(name)]
 
     def compare(self, attribute: Attribute, operator: Operator, value: object) -> Condition:
-        """See `conditions.compare`."""
-        return compare(attribute, operator, value, self.scales.get(attribute.name))
+        """The condition that compares an attribute with a value."""
+        return _compare(attribute, operator, value, self.scales.get(attribute.name))
 
     def any_of(self, attribute: Attribute, values: Collection[object]) -> Condition:
         """People whose value is one of these."""
@@ -436,7 +436,7 @@ class Reader:
                     f"{attribute.name}: a range is (low, high), a choice of values a list",
                     where=attribute.name,
                 )
-            return between(attribute, value[0], value[1], self.scales.get(attribute.name))
+            return _between(attribute, value[0], value[1], self.scales.get(attribute.name))
         listed = value if isinstance(value, (list, set, frozenset)) else None
         values = [
             one.item() if isinstance(one, np.generic) else one
@@ -510,7 +510,7 @@ class _Text:
             )
         if isinstance(node, ast.BoolOp):
             parts = tuple(self._node(part, depth + 1) for part in node.values)
-            return All(parts) if isinstance(node.op, ast.And) else Some(parts)
+            return All(parts) if isinstance(node.op, ast.And) else _Some(parts)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return Not(self._node(node.operand, depth + 1))
         if isinstance(node, ast.Compare):

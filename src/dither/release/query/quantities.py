@@ -95,7 +95,7 @@ def sums_of(quantity: Quantity) -> list[Sum]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class _Estimate:
     """A figure with its error.
 
     `standard_error` is NaN if unknown, or if a divisor is not significantly different
@@ -117,7 +117,7 @@ class Evaluation:
         self.answer, self.reach = answer, reach
         self.divisor_unsure = False
 
-    def estimate(self, quantity: Quantity) -> Estimate:
+    def estimate(self, quantity: Quantity) -> _Estimate:
         """The figure with its interval, for sums and differences `reach` errors each way."""
         self.divisor_unsure = False
         value, gradient = self._value(quantity)
@@ -128,7 +128,7 @@ class Evaluation:
             error = low = high = math.nan
         elif pair is not None:
             low, high = self._fieller(*pair)
-        return Estimate(value, error, low, high, self.divisor_unsure)
+        return _Estimate(value, error, low, high, self.divisor_unsure)
 
     def sum(self, asked: Sum) -> float:
         """The estimate of one sum."""
