@@ -78,6 +78,7 @@ class CellsContent:
     """
 
     kind: ClassVar[Kind] = "cells"
+    from_participants: ClassVar[bool] = False
     files: ClassVar[tuple[str, ...]] = (_SYNTHETIC, _HISTOGRAM, _DEVIATIONS)
 
     synthetic: NativeTable

@@ -21,9 +21,15 @@ from dither.fit import Marginal
 from dither.fit.project import normal_interval
 from dither.mechanisms import OutputMechanism, mechanism_from_json
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers
-from dither.methods.histogram.estimates import CellEstimates, OutputCells, PureCells
+from dither.methods.histogram.estimates import (
+    CellEstimates,
+    OutputCells,
+    PureCells,
+    consistent_counts,
+)
 from dither.methods.histogram.late import LateAnswer, late_answer
-from dither.methods.mean import MeanAnswer, mean_answer_from_json
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.charts import histogram_chart
@@ -119,6 +125,7 @@ class NumberContent:
     """
 
     kind: ClassVar[Kind] = "number"
+    from_participants: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = (_CELLS, CONSUMERS)
 
     attribute: str
@@ -132,6 +139,57 @@ class NumberContent:
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
     collected_mean: MeanAnswer | None = None
     clip: bool = False
+
+    @classmethod
+    def from_mean(cls, machine: Mean, attribute: str, *, clip: bool) -> NumberContent:
+        """What a finished collection of a mean found."""
+        return cls(
+            attribute=attribute,
+            low=machine.low,
+            high=machine.high,
+            partition=(machine.low, machine.high),
+            mechanisms=machine.mechanisms,
+            bits_per_report=machine.bits,
+            collected_mean=machine.answer(),
+            clip=clip,
+        )
+
+    @classmethod
+    def from_histograms(
+        cls,
+        machine: HistogramMachine[Any],
+        attribute: str,
+        partition: Partition,
+        *,
+        consistent: bool,
+        clip: bool,
+    ) -> NumberContent:
+        """What a finished collection of histograms found."""
+        answer = machine.answer()
+        estimates: Sequence[Floats] = answer.likely or answer.counts
+        if consistent:
+            memberships = [partition.membership(consumer) for consumer in machine.consumers]
+            estimates = consistent_counts(
+                memberships, answer.counts, answer.variances, machine.population
+            )
+        figures = zip(machine.consumers, estimates, answer.counts, answer.variances, strict=True)
+        return cls(
+            attribute=attribute,
+            low=machine.low,
+            high=machine.high,
+            partition=partition.edges,
+            consumers=tuple(
+                ConsumerHistogram(
+                    c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon
+                )
+                for c, estimate, raw, variance in figures
+            ),
+            mechanisms=machine.mechanisms,
+            bits_per_report=machine.bits,
+            consistent=consistent,
+            cells=answer.cells,
+            clip=clip,
+        )
 
     @property
     def synthetic(self) -> NativeTable:
@@ -197,6 +255,7 @@ class NumberContent:
 
     def check(self, release: Release) -> None:
         """See `Content`."""
+        check_whole("participants", release.participants)
 
     def warnings(self, release: Release) -> Sequence[Notice]:
         """See `Content`."""

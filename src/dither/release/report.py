@@ -97,7 +97,10 @@ class _PairCard:
 
 @dataclass(frozen=True)
 class ReportBody:
-    """The content of a report: sections as HTML, their anchors and headings, and the lead."""
+    """The content of a report: sections as HTML, their anchors and headings, and the lead.
+
+    `title` is the page's title in a browser, by default the heading.
+    """
 
     html: Markup
     contents: Sequence[tuple[str, str]]
@@ -105,18 +108,14 @@ class ReportBody:
     subtitle: str
     facts: Sequence[tuple[str, object]]
     citation: str
+    title: str = ""
 
 
 def render_body(release: Release, body: ReportBody) -> str:
     """A whole page around the content of a report."""
-    title = body.heading
-    if release.kind == "table":
-        source = "" if release.call.table is None else f" · {release.call.table}"
-        spent = shown_epsilon(release.epsilon_achieved, 4)
-        title = f"Dither release: {release.method}, epsilon {spent}{source}"
     return render_page(
         "report.html",
-        title=title,
+        title=body.title or body.heading,
         heading=body.heading,
         subtitle=body.subtitle,
         version=release.dither_version,
@@ -182,6 +181,7 @@ def table_report(release: Release) -> ReportBody:
             ("Rounds", release.rounds),
         ),
         citation=_citation(release),
+        title=f"Dither release: {release.method}, epsilon {spent}{source}",
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import narwhals as nw
 import numpy as np
 
+from dither.checks import check_whole
 from dither.errors import DitherError, InputError, ParameterError, PrivacyError, ReportError
 from dither.fit import Marginal, Model, model_from_bytes
 from dither.fit.ruled import grouped_marginal, told_within_groups
@@ -98,6 +99,7 @@ class TableContent:
     """
 
     kind: ClassVar[Kind] = "table"
+    from_participants: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = (
         "synthetic.parquet",
         "synthetic.csv",
@@ -127,6 +129,7 @@ class TableContent:
 
     def check(self, release: Release) -> None:
         """See `Content`."""
+        check_whole("participants", release.participants, 1)
         if self.model.schema.fingerprint != release.schema.fingerprint:
             raise ParameterError(
                 "the model was fitted to another schema than the release's", where="schema"
