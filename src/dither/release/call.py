@@ -162,7 +162,7 @@ def publish_call(table: NativeTable, run: RunOptions, read: ReadOptions) -> Call
     return Call(**values, table=_recorded_name(table, None), simulated=True)
 
 
-def _values(options: RunOptions | ReadOptions) -> JsonObject:
+def _values(options: RunOptions | ReadOptions) -> dict[str, Any]:
     return {option.name: getattr(options, option.name) for option in fields(options)}
 
 

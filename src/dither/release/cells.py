@@ -120,7 +120,7 @@ class CellsContent:
         if self.estimate is None:
             raise QuestionError("this release has no histogram", where="histogram")
         cells = codes_of(np.arange(self.estimate.size), schema.cardinalities).astype(np.int32)
-        columns: JsonObject = {}
+        columns: dict[str, pa.Array] = {}
         for j, attribute in enumerate(schema):
             columns[attribute.name] = pa.DictionaryArray.from_arrays(
                 pa.array(cells[:, j]), pa.array(attribute.labels)

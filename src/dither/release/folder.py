@@ -235,7 +235,7 @@ def _upgraded(manifest: JsonMapping, kind: str) -> JsonObject:
     return {**facts, **manifest, "kind": kind, "call": call}
 
 
-def write_json(data: JsonObject, path: Path) -> None:
+def write_json(data: JsonMapping, path: Path) -> None:
     """A document as every release writes it."""
     path.write_text(
         json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"

@@ -704,7 +704,7 @@ class Release:
             **self.content.manifest(self),
         }
 
-    def __getstate__(self) -> JsonObject:
+    def __getstate__(self) -> dict[str, object]:
         """Everything but the truth of a simulation, which is written nowhere."""
         state = {name: value for name, value in vars(self).items() if name != "_questions"}
         return state | {"truth": None, "clipped": {}}

@@ -338,9 +338,9 @@ def prepare_bootstrap(
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
 
-def _chosen(parameters: JsonMapping, fit: JsonMapping) -> JsonObject:
+def _chosen(parameters: JsonMapping, fit: JsonMapping) -> dict[str, object]:
     """Choices of the release's fit that replicates reuse: tied pairs, whole tables or pairs."""
-    chosen: JsonObject = {}
+    chosen: dict[str, object] = {}
     if "edges" in parameters:
         chosen["edges"] = fit.get("edges", parameters["edges"])
     if "risk_of_pairs_alone" in fit:
@@ -371,10 +371,10 @@ def _machine_of(source: Release | MethodRun) -> Release | MethodRun:
     return source
 
 
-def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonObject]:
+def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonMapping]:
     if not isinstance(source, MethodRun):
-        given = dict(source.parameters)
-        return source.method, source.schema, source.epsilon_asked, source.people, given
+        parameters = source.parameters
+        return source.method, source.schema, source.epsilon_asked, source.people, parameters
     campaign = source.campaign
     given = source.plain_parameters()
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given

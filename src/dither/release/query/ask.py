@@ -164,7 +164,7 @@ class Inquiry:
         if estimate.divisor_unsure:
             notes.append(UNSURE_DIVISOR)
         bounds = self._bounds(quantity)
-        low, high = _ends(np.array(estimate.low), np.array(estimate.high), bounds)
+        low, high = np.clip([estimate.low, estimate.high], *bounds)
         return Answer(
             asked=asked,
             estimate=float(np.clip(estimate.value, *bounds)),
@@ -302,12 +302,16 @@ class Inquiry:
         return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
 
     def _warnings(self, notes: Sequence[Notice], answer: LinearAnswer) -> tuple[Notice, ...]:
-        return tuple(dict.fromkeys([*notes, *_cautions(answer), *self.warnings]))
+        cautions = [Notice("caution", answer.caution)] if answer.caution else []
+        if np.isnan(answer.covariance).any():
+            reason = answer.caution or "no interval can be had for this question"
+            cautions = [Notice("no-interval", reason)]
+        return tuple(dict.fromkeys([*notes, *cautions, *self.warnings]))
 
     def _people(self, quantity: Quantity, evaluation: Evaluation) -> float | None:
         if isinstance(quantity, (Difference, Ratio)):
             return None
-        share = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
+        share, _ = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
         return float(np.clip(share, 0.0, 1.0)) * self._population
 
     def _bounds(self, quantity: Quantity) -> tuple[float, float]:
@@ -328,7 +332,7 @@ class Inquiry:
         out = []
         for reach in _reaches(quantity):
             base = Sum(reach.who)
-            total, people = evaluation.sum(reach), evaluation.sum(base)
+            total, people = (evaluation.sum(one)[0] for one in (reach, base))
             if total > 1e-12 and people > 0:
                 words = (
                     f"{reach.of} is known by bins, and people are taken as evenly spread in each; however they lie in them, "
@@ -384,11 +388,8 @@ def _shares(
     top, variances = answer.estimates[:count], np.diag(answer.covariance)[:count]
     if not conditional:
         errors = np.sqrt(np.maximum(variances, 0.0))
-        return (
-            np.clip(top, 0.0, 1.0),
-            errors,
-            *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)),
-        )
+        low, high = np.clip([top - reach * errors, top + reach * errors], 0.0, 1.0)
+        return np.clip(top, 0.0, 1.0), errors, low, high
     base, crossed, spread = (
         answer.estimates[-1],
         answer.covariance[:count, -1],
@@ -401,21 +402,12 @@ def _shares(
     shares = top / base
     errors = np.sqrt(np.maximum(variances - 2 * shares * crossed + shares**2 * spread, 0.0)) / base
     errors = np.where(np.isnan(low), np.nan, errors)
-    return (np.clip(shares, 0.0, 1.0), errors, *_ends(low, high, (0.0, 1.0)))
-
-
-def _ends(low: Floats, high: Floats, bounds: tuple[float, float]) -> tuple[Floats, Floats]:
-    return np.clip(low, *bounds), np.clip(high, *bounds)
+    low, high = np.clip([low, high], 0.0, 1.0)
+    return np.clip(shares, 0.0, 1.0), errors, low, high
 
 
 def _known(value: Floats | float) -> float | None:
     return None if math.isnan(value) else float(value)
-
-
-def _cautions(answer: LinearAnswer) -> list[Notice]:
-    if np.isnan(answer.covariance).any():
-        return [Notice("no-interval", answer.caution or "no interval can be had for this question")]
-    return [Notice("caution", answer.caution)] if answer.caution else []
 
 
 def _unit(quantity: Quantity) -> Unit:

@@ -130,16 +130,13 @@ class Evaluation:
             low, high = self._fieller(*pair)
         return _Estimate(value, error, low, high, self.divisor_unsure)
 
-    def sum(self, asked: Sum) -> float:
-        """The estimate of one sum."""
-        return self._sum(asked)[0]
-
     def error(self, gradient: Floats) -> float:
         """The standard error of a function of the sums with this gradient; NaN if unknown."""
         variance = float(gradient @ self.answer.covariance @ gradient)
         return math.sqrt(max(variance, 0.0)) if not math.isnan(variance) else math.nan
 
-    def _sum(self, asked: Sum) -> tuple[float, Floats]:
+    def sum(self, asked: Sum) -> tuple[float, Floats]:
+        """The estimate of one sum, and its gradient."""
         gradient = np.zeros(len(self.answer.estimates))
         if asked == Sum(EVERYONE):
             return 1.0, gradient
@@ -154,7 +151,7 @@ class Evaluation:
         pair = self._quotient(quantity)
         if pair is None:
             assert not isinstance(quantity, Ratio)
-            return self._sum(quantity.top)
+            return self.sum(quantity.top)
         (a, to_a), (b, to_b) = pair
         if abs(b) <= self.reach * self.error(to_b):
             self.divisor_unsure = True
@@ -173,7 +170,7 @@ class Evaluation:
         return (
             None
             if quantity.base == Sum(EVERYONE)
-            else (self._sum(quantity.top), self._sum(quantity.base))
+            else (self.sum(quantity.top), self.sum(quantity.base))
         )
 
     def _fieller(
