@@ -188,10 +188,10 @@ def ramp(stops: list[str], position: float) -> str:
 
 def reads_dark(colour: str) -> bool:
     """Whether black has more contrast than white on this colour; the better one has 4.5 to 1."""
-    return luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
+    return _luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
 
 
-def luminance(colour: str) -> float:
+def _luminance(colour: str) -> float:
     """Relative luminance of a colour such as #25313c (WCAG 2.2)."""
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
