@@ -127,7 +127,7 @@ def heat_charts(heat: HeatMap) -> list[Markup]:
     ]
 
 
-def cell_text(value: float, top: float) -> str:
+def _cell_text(value: float, top: float) -> str:
     """A share in per cent without its sign, in as few digits as a small cell holds."""
     shown = 100 * value
     if shown >= 9.95:
@@ -160,7 +160,7 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
             if numbered:
                 css = "n k" if reads_dark(colour) else "n w"
                 inside += label(
-                    x + width / 2, y + height / 2 + 4, cell_text(float(value), top), css
+                    x + width / 2, y + height / 2 + 4, _cell_text(float(value), top), css
                 )
     cells = "".join(f'<path fill="{colour}" d="{steps}"/>' for colour, steps in filled.items())
     bottom = len(rows) * height
@@ -281,7 +281,7 @@ class Line:
     points: Sequence[tuple[float, float, float, float]]
 
 
-class LogAxis(Axis):
+class _LogAxis(Axis):
     """The same by the numbers' logarithm."""
 
     def __call__(self, value: float) -> float:
@@ -301,7 +301,7 @@ class LogAxis(Axis):
 
 
 def _axis(log: bool) -> type[Axis]:
-    return LogAxis if log else Axis
+    return _LogAxis if log else Axis
 
 
 def line_chart(
