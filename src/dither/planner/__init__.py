@@ -1,7 +1,7 @@
 """Forecasts of a collection's accuracy from its schema, participants and epsilon."""
 
 from dither.planner.forecasting import BASELINE, Forecast, Point, forecast
-from dither.planner.predict import (
+from dither.planner.prediction import (
     Prediction,
     assumed_dependence,
     population_of,

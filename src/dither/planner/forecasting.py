@@ -26,7 +26,7 @@ from dither.methods import method as find_method
 from dither.methods import methods as all_methods
 from dither.methods.prior import PublicRows
 from dither.notice import certainty, weak_protection
-from dither.planner.predict import (
+from dither.planner.prediction import (
     MAX_PUBLIC_ROWS,
     Prediction,
     assumed_dependence,

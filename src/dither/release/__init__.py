@@ -16,9 +16,11 @@ from dither.release.folder import check_target
 from dither.release.intervals import Bootstrap, Interval
 from dither.release.number import ConsumerHistogram, NumberContent
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable
+from dither.release.query.expression import Reader
 from dither.release.release import Release, load_release
 from dither.release.replicates import (
     bootstrap,
+    draw_tally,
     pack_replicates,
     prepare_bootstrap,
     redraw,
@@ -40,6 +42,7 @@ __all__ = [
     "Interval",
     "NumberContent",
     "Questions",
+    "Reader",
     "Release",
     "TableContent",
     "Truth",
@@ -50,6 +53,7 @@ __all__ = [
     "central_guarantee",
     "check_target",
     "command",
+    "draw_tally",
     "load_release",
     "pack_replicates",
     "prepare_bootstrap",

@@ -194,7 +194,7 @@ def draw_tally(
         )
     known = {} if known is None else known
     tally = CountTally(plan)
-    asked = [people] * len(plan.questions) if plan.split else whole_shares(people, plan.shares)
+    asked = [people] * len(plan.questions) if plan.split else _whole_shares(people, plan.shares)
     for i, (question, n) in enumerate(zip(plan.questions, asked, strict=True)):
         if n == 0:
             continue
@@ -222,7 +222,7 @@ def _asked_marginal(model: Model, question: Question) -> Floats:
     return grouped_marginal(model, question.attributes, groups)
 
 
-def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
+def _whole_shares(people: int, shares: Sequence[float]) -> list[int]:
     """Whole numbers that add up to `people`, each within one of its share.
 
     Not `apportion`: its largest remainders put some people elsewhere, which would move
