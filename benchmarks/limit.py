@@ -28,7 +28,7 @@ from dither.lab.harness import Bench, Chart, Size, Study
 from dither.methods import MethodRun, start
 from dither.methods.prior import PublicRows
 from dither.planner import population_of, predict
-from dither.planner.predict import MAX_PUBLIC_ROWS
+from dither.planner.prediction import MAX_PUBLIC_ROWS
 from dither.schema import Schema
 from dither.simulate import simulate
 

@@ -37,7 +37,7 @@ from dither.randomness import RandomStream, check_seed, generator
 from dither.release import ConsumerHistogram, NumberContent, Release
 from dither.release.call import recorded, recorded_call
 from dither.release.query.numbers import number_schema
-from dither.simulate import PATHS, NumberPeople, drive
+from dither.simulate import PATHS, drive, number_people
 from dither.simulate import Path as ReportPath
 from dither.types import AnyArray, Floats, Integers, JsonMapping
 
@@ -109,7 +109,7 @@ def several_values(
     low, high = check_range(low, high)
     asked = read_consumers(consumers, low, high)
     partition = union(asked, low, high)
-    slots = fill(values, partition, most)
+    slots = _fill(values, partition, most)
     each = _each(smallest(asked, epsilon), most, method)
     chosen = build(built.mechanism or "best", partition.cells + 1, each)
     if method == "summed" and not (isinstance(chosen, BitMechanism) and chosen.filters is None):
@@ -165,7 +165,7 @@ def several_values(
     )
 
 
-def fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
+def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     """Cells of all values, filled up with "no value"."""
     held = _per_person(values)
     lengths = np.array([own.size for own in held], dtype=np.int64)
@@ -414,7 +414,7 @@ def _collect_mean(
         "mean", Mean.schema_of("a number", low, high), epsilon, len(numbers), parameters
     ).machine
     assert isinstance(machine, Mean)
-    drive(machine, NumberPeople(numbers, low, high, rng), rng, path=path)
+    drive(machine, number_people(numbers, low, high, rng), rng, path=path)
     return machine
 
 

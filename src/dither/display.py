@@ -1,4 +1,4 @@
-"""Charts and tables for notebooks and pages. Names and labels are escaped in HTML."""
+"""Charts, tables and text for notebooks, pages and terminals; outside text is escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,20 @@ if TYPE_CHECKING:
 
 FONT_SIZE = 12
 _NARROW = frozenset("iIjl.,:;'|!()[]{}ftr -/")
+# Control characters, and those that change the direction of text (Unicode annex 9).
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _WIDE = frozenset("MWmw@%&—…+<>=~")
+
+
+def printable(text: str) -> str:
+    """The text with control characters and bidirectional overrides escaped.
+
+    Tabs and line ends stay.
+
+    Labels, names and warnings of a release come from its files. Printed as they are, they could
+    move the cursor or recolour a terminal.
+    """
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def drawing(width: float, height: float, words: str, inside: str) -> Markup:
@@ -175,10 +188,10 @@ def ramp(stops: list[str], position: float) -> str:
 
 def reads_dark(colour: str) -> bool:
     """Whether black has more contrast than white on this colour; the better one has 4.5 to 1."""
-    return luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
+    return _luminance(colour) > 0.1791  # where (L + 0.05) / 0.05 = 1.05 / (L + 0.05)
 
 
-def luminance(colour: str) -> float:
+def _luminance(colour: str) -> float:
     """Relative luminance of a colour such as #25313c (WCAG 2.2)."""
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4

@@ -71,7 +71,7 @@ class People(Protocol):
 
 
 @dataclass(frozen=True)
-class Rows:
+class _Rows:
     """Participants as rows of a table of codes."""
 
     schema: Schema
@@ -87,37 +87,22 @@ class Rows:
     def cells(self, question: Question) -> Integers:
         return question_cells(self.schema, question, self.codes[self.order])
 
-    def divide(self, sizes: Sequence[int]) -> Iterator[Rows]:
+    def divide(self, sizes: Sequence[int]) -> Iterator[_Rows]:
         ends = np.cumsum(sizes)
         return (
-            Rows(self.schema, self.codes, self.order[end - size : end])
+            _Rows(self.schema, self.codes, self.order[end - size : end])
             for size, end in zip(sizes, ends, strict=True)
         )
 
-    def blocks(self) -> Iterator[Rows]:
+    def blocks(self) -> Iterator[_Rows]:
         starts = range(0, len(self.order), _BLOCK)
         return (
-            Rows(self.schema, self.codes, self.order[start : start + _BLOCK]) for start in starts
+            _Rows(self.schema, self.codes, self.order[start : start + _BLOCK]) for start in starts
         )
 
 
-class _TablePeople:
-    """The rows of a table, each one participant, in random order."""
-
-    def __init__(self, schema: Schema, codes: Codes, rng: np.random.Generator) -> None:
-        self._left = Rows(schema, codes, rng.permutation(len(codes)))
-        self._total = len(codes)
-
-    def __len__(self) -> int:
-        return self._total
-
-    def next(self, number: int) -> Rows:
-        taken, self._left = self._left.divide([number, len(self._left) - number])
-        return taken
-
-
 @dataclass(frozen=True)
-class Numbers:
+class _Numbers:
     """Participants by the position of their number in the attribute's range, 0 to 1."""
 
     places: Floats
@@ -136,38 +121,44 @@ class Numbers:
         level = np.minimum(place.astype(np.int64), question.mechanism.cells - 2)
         return level + (self.rng.random(len(place)) < place - level)
 
-    def divide(self, sizes: Sequence[int]) -> Iterator[Numbers]:
+    def divide(self, sizes: Sequence[int]) -> Iterator[_Numbers]:
         ends = np.cumsum(sizes)
         return (
-            Numbers(self.places[end - size : end], self.rng)
+            _Numbers(self.places[end - size : end], self.rng)
             for size, end in zip(sizes, ends, strict=True)
         )
 
-    def blocks(self) -> Iterator[Numbers]:
+    def blocks(self) -> Iterator[_Numbers]:
         return (
-            Numbers(self.places[i : i + _BLOCK], self.rng)
+            _Numbers(self.places[i : i + _BLOCK], self.rng)
             for i in range(0, len(self.places), _BLOCK)
         )
 
 
-class NumberPeople:
-    """The numbers of a column, each one participant, in random order. They lie in [low, high]."""
+class _InTurn:
+    """All participants of a group, in its order."""
 
-    def __init__(self, values: Floats, low: float, high: float, rng: np.random.Generator) -> None:
-        places = (np.asarray(values, dtype=np.float64) - low) / (high - low)
-        if not bool(np.all((places >= 0) & (places <= 1))):
-            raise ParameterError(
-                f"every number must lie between {low:g} and {high:g}", where="values"
-            )
-        self._left = Numbers(rng.permutation(places), rng)
-        self._total = len(places)
+    def __init__(self, group: _Group) -> None:
+        self._left, self._total = group, len(group)
 
     def __len__(self) -> int:
         return self._total
 
-    def next(self, number: int) -> Numbers:
+    def next(self, number: int) -> _Group:
         taken, self._left = self._left.divide([number, len(self._left) - number])
         return taken
+
+
+def number_people(values: Floats, low: float, high: float, rng: np.random.Generator) -> People:
+    """The numbers of a column, each one participant, in random order.
+
+    Raises:
+        ParameterError: A number is outside [low, high].
+    """
+    places = (np.asarray(values, dtype=np.float64) - low) / (high - low)
+    if not bool(np.all((places >= 0) & (places <= 1))):
+        raise ParameterError(f"every number must lie between {low:g} and {high:g}", where="values")
+    return _InTurn(_Numbers(rng.permutation(places), rng))
 
 
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:
@@ -223,13 +214,8 @@ def simulate(
         TooFewAnswers: No participant is left for a round.
     """
     check_choice("path", path, PATHS)
-    return drive(
-        machine,
-        _TablePeople(machine.campaign.schema, codes, rng),
-        rng,
-        path=path,
-        progress=progress,
-    )
+    rows = _Rows(machine.campaign.schema, codes, rng.permutation(len(codes)))
+    return drive(machine, _InTurn(rows), rng, path=path, progress=progress)
 
 
 def drive(

@@ -11,7 +11,7 @@ from benchmarks import whole_tables
 from dither.datasets import generate_network
 from dither.lab.harness import execute
 from dither.methods import start
-from dither.release.replicates import redraw
+from dither.release import redraw
 
 pytestmark = pytest.mark.slow
 

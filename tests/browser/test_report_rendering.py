@@ -15,8 +15,7 @@ from dither.fit import Marginal
 from dither.fit.mixture.model import Mixture
 from dither.lab.harness import Bench, Chart, Study, execute
 from dither.notice import Notice
-from dither.release import Call, Release, TableContent, truth_from_codes
-from dither.release.amplification import Bound, CentralGuarantee
+from dither.release import Bound, Call, CentralGuarantee, Release, TableContent, truth_from_codes
 from dither.schema import Attribute, Schema
 
 AUDIT = (Path(__file__).parent / "page_audit.js").read_text(encoding="utf-8")

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -258,3 +259,42 @@ def test_that_replicates_are_made_is_said_before_they_are_all_made(
     monkeypatch.setattr("dither.release.replicates.Bootstrap", stopped)  # made when all of them are
     assert run(["query", *question]) != 0
     assert "has no replicates" in capsys.readouterr().err
+
+
+def test_control_characters_of_a_folder_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A label or a warning could recolour the terminal or overwrite what stands on it."""
+    hostile = "\x1b[31mred\x1b[2J\x9b1m\u202egnp"
+    table = pa.table({"colour": [hostile, "blue"] * 50})
+    release = dither.publish(table, epsilon=4.0, method="independent", rows=5, seed=1)
+    folder = release.save(tmp_path / "out")
+    manifest = json.loads((folder / "release.json").read_text())
+    manifest["warnings"].append({"code": "method", "message": hostile})
+    manifest["method"] = manifest["call"]["method"] = hostile
+    (folder / "release.json").write_text(json.dumps(manifest))
+    (folder / "state.bin").unlink()
+    for words in ([], ["--by", "colour"], ["--by", hostile], [f"colour == {hostile!r}"]):
+        run(["query", str(folder), *words])
+        printed = "".join(capsys.readouterr())
+        assert "red" in printed
+        assert all(letter.isprintable() or letter == "\n" for letter in printed)
+    loaded = dither.load_release(folder)
+    for shown in (repr(loaded), repr(loaded.table("colour")), loaded.report()):
+        assert "\x1b" not in shown
+
+
+def test_a_terminal_gets_escaped_csv(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"colour": ["\x1b[31mred", "blue"] * 50})
+    release = dither.publish(table, epsilon=4.0, method="independent", rows=5, seed=1, replicates=5)
+    folder = release.save(tmp_path / "out")
+    words = ["query", str(folder), "--by", "colour", "--csv"]
+    assert run(words) == 0
+    assert b"\x1b[31mred" in capsysbinary.readouterr().out, "programs get the label itself"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(words) == 0
+    out = capsysbinary.readouterr().out
+    assert b"\x1b" not in out
+    assert b"\\x1b[31mred" in out

@@ -14,7 +14,7 @@ from dither.collector.campaigns import Campaigns
 from dither.collector.spec import NewCampaign, begin, read
 from dither.collector.sqlite import SqliteStore
 from dither.errors import ParameterError
-from dither.release.call import call_from_json
+from dither.release import call_from_json
 from dither.reports.plan import closing_seconds, closing_text
 from dither.schema import schema_from_json
 

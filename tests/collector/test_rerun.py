@@ -16,7 +16,7 @@ from dither.cli.options import Operator
 from dither.collector.campaigns import Campaigns
 from dither.collector.spec import CampaignSpec, NewCampaign, begin, read
 from dither.collector.sqlite import SqliteStore
-from dither.release.call import call_from_json, campaign_command
+from dither.release import call_from_json, campaign_command
 from dither.schema import Attribute, Schema
 
 SPEC = CampaignSpec(schema=SCHEMA, epsilon=2.0, participants=1000)

@@ -19,7 +19,7 @@ from dither.cli import run
 from dither.errors import InputError, ParameterError, TableError
 from dither.lab.comparison import PRODUCT, REDRAWN, Comparison, Peer, Task, coverage, measure, peers
 from dither.lab.comparison import run as comparing
-from dither.release.intervals import Interval
+from dither.release import Interval
 from dither.schema import Attribute, Schema
 
 ROWS = 4000
@@ -200,7 +200,7 @@ def test_coverage_is_not_flattered(schema: Schema, table: pa.Table) -> None:
 
         def interval(self, names: list[str]) -> Interval:
             at = [schema.index(n) for n in names]
-            exact = dither.evaluation.metrics.marginal(codes, schema.cardinalities, at)
+            exact = dither.evaluation.marginal(codes, schema.cardinalities, at)
             low = exact + self.shift
             return Interval(tuple(names), (), exact, exact, low, low + 0.01, 0.95)
 

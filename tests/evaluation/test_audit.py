@@ -12,13 +12,7 @@ import pytest
 from scipy.stats import binom
 
 from dither.errors import ParameterError
-from dither.evaluation.audit import (
-    LOCAL_NAMES,
-    audit,
-    audited_mechanism,
-    empirical_lower_bound,
-    ratio_bound,
-)
+from dither.evaluation import LOCAL_NAMES, audit, audited_mechanism, log_ratio_limit
 from dither.mechanisms import (
     GRR,
     MEANS,
@@ -184,11 +178,11 @@ def test_the_bound_of_two_probabilities_is_wrong_no_more_often_than_stated() -> 
     chance = np.outer(binom.pmf(outcomes, trials, first), binom.pmf(outcomes, trials, second))
     truth = math.log(first / second)
     wrong = np.array(
-        [[ratio_bound(a, b, trials, error) > truth for b in outcomes] for a in outcomes]
+        [[log_ratio_limit(a, b, trials, error) > truth for b in outcomes] for a in outcomes]
     )
     assert chance[wrong].sum() <= error
     careless = np.array(
-        [[ratio_bound(a, b, trials, 8 * error) > truth for b in outcomes] for a in outcomes]
+        [[log_ratio_limit(a, b, trials, 8 * error) > truth for b in outcomes] for a in outcomes]
     )
     assert chance[careless].sum() > error  # the check notices limits that are too narrow
 
@@ -202,7 +196,8 @@ def test_the_bound_is_a_lower_bound_with_its_confidence(name: str) -> None:
     if name == "several-means":
         built = MultiMean.for_epsilon(3, 0.5, "duchi", asked=3)
     above = [
-        empirical_lower_bound(built, 400, seeded(name, i), confidence=0.9)[0] > built.epsilon
+        audit(built, 0.5, 400, seeded(name, i), confidence=0.9).epsilon_empirical_lower
+        > built.epsilon
         for i in range(200)
     ]
     assert sum(above) <= 30  # at most 10 % of 200, plus two and a half standard errors of 4.2

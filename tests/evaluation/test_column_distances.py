@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 import dither
-from dither.evaluation.metrics import ks_distance, wasserstein_distance
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Order
 
@@ -17,13 +16,13 @@ from dither.schema.rules import Order
 def test_distances_are_those_of_the_definition(seed):
     rng = np.random.default_rng(seed)
     first, second = np.round(rng.normal(0, 1, 300), 1), np.round(rng.normal(0.3, 2, 170), 1)
-    assert ks_distance(first, second) == pytest.approx(
-        stats.ks_2samp(first, second).statistic, abs=1e-12
-    )
-    assert wasserstein_distance(first, second) == pytest.approx(
-        stats.wasserstein_distance(first, second), abs=1e-12
-    )
-    assert ks_distance(first, first) == wasserstein_distance(first, first) == 0.0
+    schema = Schema((Attribute("x", "numeric", edges=(-20.0, 0.0, 20.0)),))
+    real, synthetic = pd.DataFrame({"x": first}), pd.DataFrame({"x": second})
+    (column,) = dither.evaluate(real, synthetic, schema).columns
+    assert column.ks == pytest.approx(stats.ks_2samp(first, second).statistic, abs=1e-12)
+    assert column.wasserstein == pytest.approx(stats.wasserstein_distance(first, second), abs=1e-12)
+    (same,) = dither.evaluate(real, real, schema).columns
+    assert same.ks == same.wasserstein == 0.0
 
 
 def test_bins_that_hide_a_spike_are_found_out():

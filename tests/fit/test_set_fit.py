@@ -40,7 +40,7 @@ from dither.fit.mixture.targets import Edges, pair_targets, tables_pay
 from dither.mechanisms import kernels
 from dither.methods import start
 from dither.methods.mixture.machine import as_model as fitted_model
-from dither.release.replicates import redraw
+from dither.release import redraw
 from dither.reports import question
 from dither.schema import Attribute, Schema
 

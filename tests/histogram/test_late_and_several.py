@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dither import histogram, several_values
-from dither._histogram import fill
 from dither.errors import InputError, ParameterError, TableError
 from dither.mechanisms import Unary, sue
 
@@ -150,10 +149,9 @@ def test_one_value_at_full_epsilon_is_the_default_and_far_better() -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    from dither.methods.histogram.consumer import Partition
 
     with pytest.raises(TableError, match="participant 2 has 3 values"):
-        fill([[0.1], [0.1, 0.2, 0.3]], Partition((0.0, 0.5, 1.0)), 2)
+        several_values([[0.1], [0.1, 0.2, 0.3]], consumers=[2], epsilon=1.0, low=0, high=1, most=2)
     with pytest.raises(ParameterError, match="unary"):
         several_values(
             [[0.1]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from dither.errors import ParameterError
 from dither.methods.histogram import late
 from dither.methods.histogram.consumer import Partition, gather, read_consumers
 from dither.methods.histogram.estimates import OutputCells
-from dither.release.query.numbers import NumberInquiry
+from dither.release import Release
 
 VALUES = np.concatenate(
     [
@@ -28,16 +29,15 @@ RANGES = [(0.0, 40_000.0), (33_000.0, 61_000.0), (80_000.0, 90_000.0), (100_000.
 LEVELS = (0.1, 0.5, 0.9)
 
 
-def questions(inquiry: NumberInquiry) -> list[tuple[float, float]]:
+def questions(release: Release) -> list[tuple[float, float]]:
     asked = [
-        *(inquiry.share(a, b, 0.95) for a, b in RANGES),
-        inquiry.mean(0.95),
-        inquiry.variance(0.95),
+        *(release.number.range(a, b) for a, b in RANGES),
+        release.mean(),
+        release.number.variance(),
+        release.number.cdf(52_000.0),
+        *release.quantile("number", LEVELS).rows,
     ]
-    return [
-        (one.low, one.high)  # type: ignore[misc]
-        for one in (*asked, inquiry.below(52_000.0, 0.95), *inquiry.quantiles(LEVELS, 0.95).rows)
-    ]
+    return [(one.low, one.high) for one in asked]  # type: ignore[misc]
 
 
 def truths() -> list[float]:
@@ -59,6 +59,7 @@ def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.nda
     partition = asked_partition(method, consumers, 0.0, 250_000.0)
     people = gather(VALUES, partition, reports=False)
     true, held = truths(), np.zeros(len(truths()))
+    made = dither.histogram(VALUES, consumers=bins, epsilon=2.0, low=0, high=250_000, method=method)
     for seed in range(runs):
         cells = (
             collect(method, people, consumers, partition, 2.0, np.random.default_rng([seed, 5]))
@@ -71,9 +72,10 @@ def hits(method: str, bins: list[int], runs: int, mutant: float = 1.0) -> np.nda
             object.__setattr__(
                 cells, "weighted_variances", lambda w, exact=exact: mutant**2 * exact(w)
             )
+        release = replace(made, content=replace(made.number, cells=cells))
         held += [
             low <= truth <= high
-            for (low, high), truth in zip(questions(NumberInquiry(cells)), true, strict=True)
+            for (low, high), truth in zip(questions(release), true, strict=True)
         ]
     return held / runs
 
@@ -94,6 +96,59 @@ def test_coarse_cells_allow_for_anything_inside_them() -> None:
     release = dither.histogram(VALUES, consumers=[3, 5], epsilon=2.0, low=0, high=250_000, seed=1)
     assert [w.code for w in release.number.range(30_000, 70_000).warnings] == ["coarse-cells"]
     assert not release.number.range(0, 50_000).warnings  # an edge that was asked
+
+
+@pytest.mark.parametrize("method", ["chp", "ranges"])
+def test_shares_of_a_number_can_be_subtracted(method: str, tmp_path: Path) -> None:
+    release = dither.histogram(
+        VALUES, consumers=[8], epsilon=2.0, low=0, high=250_000, method=method, seed=1
+    )
+    edge = 250_000 / 8
+    low, high = release.query(f"number < {edge}"), release.query(f"number >= {3 * edge}")
+    gap = low - high
+    assert gap.estimate == pytest.approx(low.estimate - high.estimate)
+    assert gap.people is None
+    assert gap.low < np.mean(edge > VALUES) - np.mean(3 * edge <= VALUES) < gap.high
+    # Both shares fall and rise with the noise of other cells.
+    widths = [answer.high - answer.low for answer in (gap, low, high)]
+    assert max(widths[1:]) < widths[0] < sum(widths[1:])
+    same = low - release.number.range(0, edge)
+    assert (same.estimate, same.low, same.high) == (0.0, 0.0, 0.0)
+    rest = release.query("number >= 0") - low
+    assert rest.estimate == pytest.approx(1 - low.estimate)
+    assert (rest.low, rest.high) == pytest.approx((1 - low.high, 1 - low.low))
+    wide = release.query(f"number < {2 * edge}") - low
+    assert wide.estimate == pytest.approx(release.number.range(edge, 2 * edge).estimate)
+    again = dither.load_release(release.save(tmp_path / "out"))
+    assert (again.query(f"number < {edge}") - again.query(f"number >= {3 * edge}")) == gap
+
+
+def test_coarse_cells_widen_a_difference() -> None:
+    release = dither.histogram(VALUES, consumers=[3], epsilon=8.0, low=0, high=250_000, seed=1)
+    gap = release.query("number < 40_000") - release.query("number >= 150_000")
+    assert [w.code for w in gap.warnings] == ["coarse-cells"]
+    first = release.number.range(0, 250_000 / 3).estimate
+    last = release.number.range(500_000 / 3, 250_000).estimate
+    # Everyone below 83,333 may have less than 40,000, and everyone above it 150,000 or more.
+    assert gap.low < first - 1
+    assert gap.high > first - last
+
+
+def test_what_cannot_be_subtracted_or_divided_says_why() -> None:
+    release, other = (
+        dither.histogram(VALUES, consumers=[4], epsilon=2.0, low=0, high=250_000, seed=seed)
+        for seed in (1, 2)
+    )
+    share, rest = release.query("number < 62_500"), release.query("number >= 62_500")
+    for wrong, words in (
+        (lambda: share / rest, "not divided"),
+        (lambda: (share - rest) - share, "cannot be set against"),
+        (lambda: release.mean() - release.mean(), "mean cannot be set against"),
+        (lambda: share - release.count("number < 62_500"), "count .* cannot be set against"),
+        (lambda: share - other.query("number < 62_500"), "answers of one release"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            wrong()
 
 
 @pytest.mark.parametrize("method", ["chp", "ranges"])

@@ -15,7 +15,6 @@ import dither
 from dither.errors import InputError
 from dither.notice import REPLAYABLE
 from dither.release import Release
-from dither.release.number import file_names
 
 VALUES = np.random.default_rng(7).beta(2, 5, 4000) * 10
 
@@ -122,7 +121,7 @@ def test_a_failure_while_writing_changes_nothing(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_names_of_consumers_become_files_that_stay_in_the_folder() -> None:
+def test_names_of_consumers_become_files_that_stay_in_the_folder(tmp_path: Path) -> None:
     names = [
         "../../etc/passwd",
         "a/b\\c",
@@ -137,11 +136,16 @@ def test_names_of_consumers_become_files_that_stay_in_the_folder() -> None:
         ".htaccess",
         "a\0b\n",
     ]
-    files = file_names(names)
+    release = collected("shp")
+    consumers = tuple(replace(release.consumers[0], name=name) for name in names)
+    out = replace(release, content=replace(release.number, consumers=consumers)).save(
+        tmp_path / "out"
+    )
+    written = list(tmp_path.rglob("*.csv"))
+    assert {path.parent for path in written} == {out / "consumers"}
+    files = {path.stem for path in written}
     assert len({name.lower() for name in files}) == len(names)
     for name in files:
         assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name), name
         assert len(name) < 70
-    assert files[0] == "etc-passwd"
-    assert files[4] == "consumer-CON"
-    assert file_names(["3 bins", "5 bins"]) == ["3-bins", "5-bins"]
+    assert {"etc-passwd", "consumer-CON", "3-bins", "3-bins-2"} <= files

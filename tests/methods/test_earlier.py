@@ -12,7 +12,7 @@ import pytest
 import dither
 from dither.datasets import generate_network
 from dither.errors import ReportError
-from dither.evaluation.metrics import marginal
+from dither.evaluation import marginal
 from dither.fit import answers_of
 from dither.methods import EarlierReports, MethodRun, restore, start
 from dither.methods.prior import pooled_answers

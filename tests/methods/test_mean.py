@@ -13,7 +13,7 @@ from dither.methods import MethodRun, restore, start
 from dither.methods.mean import Mean, mean_answer_from_json, output_places, wave_of
 from dither.reports.plan import LEVEL_BITS, level_of
 from dither.schema import Attribute, Schema
-from dither.simulate import NumberPeople, drive, simulate
+from dither.simulate import drive, number_people, simulate
 from dither.tally import CountTally
 
 LOW, HIGH, N = -20.0, 80.0, 4000
@@ -25,7 +25,7 @@ def collected(epsilon: float, mechanism: str, seed: int, path: str = "counts") -
     machine = start("mean", SCHEMA, epsilon, N, {"mechanism": mechanism}).machine
     assert isinstance(machine, Mean)
     rng = np.random.default_rng(seed)
-    drive(machine, NumberPeople(VALUES, LOW, HIGH, rng), rng, path=path)  # type: ignore[arg-type]
+    drive(machine, number_people(VALUES, LOW, HIGH, rng), rng, path=path)  # type: ignore[arg-type]
     return machine
 
 
@@ -136,4 +136,4 @@ def test_only_one_number_can_be_asked_for_and_tables_of_codes_are_refused() -> N
             start("mean", SCHEMA, 1.0, 4), np.zeros((4, 1), np.int32), np.random.default_rng(1)
         )
     with pytest.raises(ParameterError, match="between"):
-        NumberPeople(np.array([1.0, 99.0]), LOW, HIGH, np.random.default_rng(1))
+        number_people(np.array([1.0, 99.0]), LOW, HIGH, np.random.default_rng(1))

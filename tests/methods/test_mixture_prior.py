@@ -10,7 +10,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, ReportError
-from dither.evaluation.metrics import marginal
+from dither.evaluation import marginal
 from dither.fit.mixture.fit import degrees_after_shrinking
 from dither.fit.mixture.public_prior import OPTIONS
 from dither.fit.mixture.targets import inverse_variances

@@ -9,7 +9,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError
-from dither.evaluation.metrics import marginal
+from dither.evaluation import marginal
 from dither.methods import restore, start
 from dither.simulate import simulate
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import pytest
 import dither
 from dither.cli import run
 from dither.errors import ParameterError, TableError
-from dither.evaluation.metrics import tvd
+from dither.evaluation import tvd
 from dither.methods import PublicRows, start
-from dither.planner import Prediction, population_of, predict, reference_population
-from dither.planner.forecasting import advice, warnings
+from dither.planner import Forecast, Prediction, population_of, predict, reference_population
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
@@ -34,7 +32,7 @@ PAIRS = list(combinations(SCHEMA.names, 2))
 
 
 @pytest.fixture(scope="module")
-def expected() -> dither.planner.Forecast:
+def expected() -> Forecast:
     return dither.forecast(SCHEMA, 100_000, 2.0, repeats=1, prior=table())
 
 
@@ -50,7 +48,7 @@ def test_the_population_is_what_the_public_table_tells_of() -> None:
     assert amount == pytest.approx(0.12, abs=0.015)
 
 
-def test_the_forecast_says_what_the_table_brings(expected: dither.planner.Forecast) -> None:
+def test_the_forecast_says_what_the_table_brings(expected: Forecast) -> None:
     found = next(m for m in expected.methods if m.name == "mixture")
     assert found.without_prior is not None
     assert found.tvd[2] < 0.8 * found.without_prior[2]
@@ -87,35 +85,37 @@ def test_what_is_predicted_is_what_a_campaign_with_a_table_of_that_size_gives() 
     assert careless > 1.25 * np.mean(found)
 
 
-def test_a_prior_that_brings_little_is_said_to() -> None:
-    found = {
-        "mixture": Prediction(
-            "mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={1: 0.01, 2: 0.051}
-        ),
-        "independent": Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
-    }
-    assert "brings little: the error without it would be 0.051" in advice(
-        found["mixture"], found, "learnt"
-    )
-    assert "The prior would not help" in advice(found["independent"], found, "noise")
-    found["mixture"] = replace(found["mixture"], without_prior=None)
-    assert "prior" not in advice(found["independent"], found, "noise") + advice(
-        found["mixture"], found, "learnt"
-    )
+def forecast_of(
+    monkeypatch: pytest.MonkeyPatch, with_prior: float, without: float, used: float = 1.0
+) -> Forecast:
+    """The forecast if `mixture` has these two-way errors; asking no pairs gives 0.1."""
+
+    def canned(name: str, *_: object, public_rows: int = 0, **__: object) -> Prediction:
+        if name == "independent":
+            return Prediction(name, {1: 0.01, 2: 0.1}, 0.1)
+        error, share = (with_prior, used) if public_rows else (without, None)
+        return Prediction(name, {1: 0.02, 2: error}, 0.1, prior_used=share)
+
+    monkeypatch.setattr("dither.planner.forecasting.predict", canned)
+    return dither.forecast(SCHEMA, 1_000, 1.0, prior=table())
 
 
-def test_a_prior_that_some_campaigns_do_not_use_is_warned_of() -> None:
-    found = {
-        "mixture": Prediction(
-            "mixture", {1: 0.01, 2: 0.05}, 0.1, without_prior={2: 0.09}, prior_used=0.6
-        ),
-        "independent": Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
-    }
-    needed: dict[str, float | None] = {"participants": None, "epsilon": None}
-    told = warnings(SCHEMA, 1_000, found["mixture"], found, "learnt", needed)
-    assert [w for w in told if "in 40% of the played campaigns mixture" in w]
-    found["mixture"] = replace(found["mixture"], prior_used=1.0)
-    assert warnings(SCHEMA, 1_000, found["mixture"], found, "learnt", needed) == ()
+def test_a_prior_that_brings_little_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    little = forecast_of(monkeypatch, 0.05, 0.051)
+    assert "brings little: the error without it would be 0.051" in little.advice
+    assert little.warnings == ()
+    much = forecast_of(monkeypatch, 0.05, 0.09)
+    assert "Without the prior the error would be 0.090" in much.advice
+    useless = forecast_of(monkeypatch, 0.2, 0.2)
+    assert "The prior would not help" in useless.advice
+    assert "prior" not in dither.forecast(SCHEMA, 1_000, 1.0).advice
+
+
+def test_a_prior_that_some_campaigns_do_not_use_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (warning,) = forecast_of(monkeypatch, 0.05, 0.09, used=0.6).warnings
+    assert "in 40% of the played campaigns mixture" in warning
 
 
 def test_what_cannot_be_planned_with_is_refused_in_one_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,9 +14,7 @@ import pytest
 import dither
 from dither.cli import run
 from dither.errors import ParameterError
-from dither.planner import Forecast, predict, reference_population
-from dither.planner.forecasting import Verdict, advice, warnings
-from dither.planner.predict import QUICK
+from dither.planner import Forecast, Prediction, predict, reference_population
 from dither.schema import Attribute, Schema
 
 
@@ -39,7 +38,7 @@ def test_quick_fits_predict_what_whole_ones_do() -> None:
     population = reference_population(_schema(4, 3, 5, 2), 0.12)
     whole, quick, careless = (
         predict("mixture", population, 30_000, 7.0, repeats=2, parameters=p).tvd[2]
-        for p in ({}, QUICK["mixture"], {"total": 2, "components": 1})
+        for p in ({}, None, {"total": 2, "components": 1})
     )
     assert quick == pytest.approx(whole, rel=0.15)
     assert careless > 1.5 * whole
@@ -62,22 +61,41 @@ def test_one_wide_column_is_not_said_to_have_pairs_that_can_be_learnt() -> None:
     assert any("a0 has 1,500 values" in warning for warning in given.warnings)
 
 
-def test_nothing_in_reach_is_not_said_to_change_it() -> None:
-    found = {
-        name: dither.planner.Prediction(name, {1: 0.2, 2: 0.4}, 0.4)
-        for name in ("mixture", "independent")
-    }
-    nothing: dict[str, float | None] = {"participants": None, "epsilon": None}
-    told = warnings(_schema(9, 9), 100, found["independent"], found, "noise", nothing)
-    assert "and so would" not in told[0]
-    assert told[0].endswith("changes that; only fewer or coarser attributes can")
-    more = warnings(
-        _schema(9, 9), 100, found["independent"], found, "noise", {**nothing, "epsilon": 3.5}
-    )
-    assert (
-        "an epsilon of about 3.5 with these participants would change that, and so would fewer"
-        in more[0]
-    )
+def forecast_of(
+    monkeypatch: pytest.MonkeyPatch, learnt_from: float, epsilon: float = 1.0
+) -> Forecast:
+    """The forecast of 100 people if `mixture` learns pairs from a number of people times epsilon."""
+
+    def canned(
+        name: str, population: object, people: int, epsilon: float, **_: object
+    ) -> Prediction:
+        learnt = name == "mixture" and people * epsilon >= learnt_from
+        return Prediction(name, {1: 0.02, 2: 0.05 if learnt else 0.1}, 0.1)
+
+    monkeypatch.setattr("dither.planner.forecasting.predict", canned)
+    return dither.forecast(_schema(9, 9), 100, epsilon)
+
+
+def test_nothing_in_reach_is_not_said_to_change_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = forecast_of(monkeypatch, math.inf)
+    assert given.needed == {"participants": None, "epsilon": None}
+    (warning,) = given.warnings
+    assert "and so would" not in warning
+    assert warning.endswith("changes that; only fewer or coarser attributes can")
+
+
+@pytest.mark.parametrize("threshold", [110.0, 700.0, 1_150.0])
+def test_what_would_be_needed_is_found(threshold: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = forecast_of(monkeypatch, threshold)
+    people, epsilon = given.needed["participants"], given.needed["epsilon"]
+    assert people is not None
+    assert epsilon is not None
+    # Within a factor 1.2, and two digits rounded up.
+    assert threshold <= people <= 1.32 * threshold
+    assert threshold / 100 <= epsilon <= 1.21 * threshold / 100
+    (warning,) = given.warnings
+    assert f"about {people:,.0f} participants at this epsilon or an epsilon of about" in warning
+    assert "with these participants would change that, and so would fewer" in warning
 
 
 def test_pairs_too_wide_to_hold_are_refused_in_one_line() -> None:
@@ -99,16 +117,19 @@ def test_no_dependence_by_assumption_is_said_as_such() -> None:
     assert not any("pure noise" in warning for warning in given.warnings)
 
 
-@pytest.mark.parametrize("verdict", ["alone", "learnt", "noise", "nothing", "independent"])
-def test_every_verdict_is_whole_sentences(verdict: Verdict) -> None:
-    found = {
-        "mixture": dither.planner.Prediction("mixture", {1: 0.01, 2: 0.05}, 0.1),
-        "independent": dither.planner.Prediction("independent", {1: 0.01, 2: 0.1}, 0.1),
+def test_every_verdict_is_whole_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "alone": dither.forecast(_schema(3), 1_000, 1.0, repeats=1),
+        "nothing": dither.forecast(_schema(3, 4), 1_000, 1.0, methods=["lopub"], repeats=1),
+        "independent": dither.forecast(_schema(3, 4), 1_000, 1.0, dependence=0.0, repeats=1),
+        "learnt": forecast_of(monkeypatch, 0.0),
+        "noise": forecast_of(monkeypatch, math.inf),
     }
-    told = advice(found["mixture"], found, verdict)
-    assert told.startswith("Use mixture")
-    assert told.endswith(".")
-    assert ("pairs can be learnt" in told) == (verdict == "learnt")
+    for verdict, forecast in given.items():
+        assert forecast.advice.startswith(f"Use {forecast.recommendation}")
+        assert forecast.advice.endswith(".")
+        assert ("pairs can be learnt" in forecast.advice) == (verdict == "learnt")
+    assert len({forecast.advice for forecast in given.values()}) == len(given)
 
 
 def test_names_tables_files_and_schemas_are_taken_alike(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from benchmarks.model_error import evaluate_model
-from dither.cli.plan import plan as plan_command
+from dither.cli import run
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError
-from dither.evaluation.metrics import tvd
+from dither.evaluation import tvd
 from dither.methods import METHODS, start
-from dither.planner import assumed_dependence, forecast, least, predict, reference_population
+from dither.planner import assumed_dependence, forecast, predict, reference_population
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
@@ -154,20 +154,13 @@ def test_epsilon_and_method_are_checked() -> None:
         forecast(_schema(2, 2), 100, 1.0, methods=["magic"])
 
 
-@pytest.mark.parametrize("threshold", [1.0001, 3.0, 17.0, 99.0])
-def test_least_finds_the_first_value_that_holds(threshold: float) -> None:
-    found = least(lambda value: value >= threshold, 1.0, 100.0, 4.0, 1.05)
-    assert found is not None
-    assert threshold <= found <= 1.06 * threshold
-    assert least(lambda value: value >= 101, 1.0, 100.0, 4.0) is None
-
-
 def test_the_command_prints_json_and_sentences(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(generate_network([3, 4, 2], seed=1).schema.to_json()))
-    plan_command(file, 40_000, 2.0, as_json=True)
+    asked = ["plan", "--schema", str(file), "--participants", "40000", "--epsilon", "2"]
+    assert run([*asked, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"participants", "epsilon", "methods", "recommendation", "warnings", "needed"} <= set(
         printed
@@ -176,7 +169,7 @@ def test_the_command_prints_json_and_sentences(
     assert set(printed["needed"]) == {"participants", "epsilon"}
     by_name = {entry["name"]: entry["tvd"] for entry in printed["methods"]}
     assert {"1", "2"} <= set(by_name["mixture"])
-    plan_command(file, 40_000, 2.0)
+    assert run(asked) == 0
     shown = capsys.readouterr().out
     assert "independent" in shown
     assert "2-way error" in shown

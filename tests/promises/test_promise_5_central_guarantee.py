@@ -38,8 +38,8 @@ from dither.methods import start
 from dither.methods.prior import EARLIER_TALLY
 from dither.methods.run import tallies_in
 from dither.notice import shown_epsilon
-from dither.release import Call
-from dither.release.amplification import Bound, central_guarantee, crowds, worst_bound
+from dither.release import Bound, Call, central_guarantee
+from dither.release.amplification import crowds, worst_bound
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate

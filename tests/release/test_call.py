@@ -17,16 +17,7 @@ from typer.main import get_command
 
 import dither
 from dither.cli import build
-from dither.release import Call
-from dither.release.call import (
-    call_from_json,
-    campaign_command,
-    command,
-    command_again,
-    plain,
-    python_again,
-    python_code,
-)
+from dither.release import Call, call_from_json, campaign_command, command, python_code
 
 CALL = Call(epsilon=2.0, method="mixture", table="adult", simulated=True)
 OTHER: dict[str, Any] = {
@@ -136,10 +127,10 @@ def test_the_same_seed_and_options_give_the_same_release() -> None:
 @pytest.mark.parametrize("columns", [[" lead"], ["a,b"], ["end "]])
 def test_columns_that_the_command_line_cannot_name_are_left_to_python(columns: list[str]) -> None:
     call = {"function": "central_release", "table": "t.parquet", "epsilon": 1.0, "columns": columns}
-    assert command_again(call) is None
-    assert repr(columns) in python_again(call)
+    assert command(replace(CALL, record=call)) is None
+    assert repr(columns) in python_code(replace(CALL, record=call))
     assert (
-        command_again(call | {"columns": ["a"]})
+        command(replace(CALL, record=call | {"columns": ["a"]}))
         == "dither central t.parquet --epsilon 1 --columns a -o out"
     )
 
@@ -159,6 +150,8 @@ def test_columns_that_the_command_line_cannot_name_are_left_to_python(columns: l
 def test_columns_of_tables_ranges_and_arrays_are_recorded_as_lists(
     value: object, expected: object
 ) -> None:
-    found = plain(value)
+    release = dither.publish("adult", epsilon=1.0, method="independent", columns=["sex"], rows=1)
+    noted = replace(release, notes={"value": value})
+    found = noted.to_json()["notes"]["value"]
     assert found == expected
     assert json.loads(json.dumps(found)) == expected

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.saved_releases import forget_digests
 
 import dither
-from dither.errors import DitherError
+from dither.errors import DitherError, InputError
 from dither.methods import restore
+from dither.release import Release
 from dither.tally.archive import pack, unpack
 
 HUGE = 10**400
@@ -22,19 +24,21 @@ Edit = Callable[[dict[str, Any]], object]
 
 def published(folder: Path) -> Callable[[Path], Any]:
     table = {"a": ["x", "y"] * 50, "b": ["u", "v", "v", "u"] * 25}
-    dither.publish(pa.table(table), epsilon=2.0, method="independent", rows=5).save(folder)
+    release = dither.publish(pa.table(table), epsilon=2.0, method="independent", rows=5)
+    forget_digests(release.save(folder))
     return dither.load_release
 
 
 def counted(folder: Path) -> Callable[[Path], Any]:
-    dither.histogram([1.0, 2.0, 3.0] * 40, consumers=[2, 4], epsilon=2.0, low=0, high=4).save(
-        folder
-    )
+    numbers = [1.0, 2.0, 3.0] * 40
+    release = dither.histogram(numbers, consumers=[2, 4], epsilon=2.0, low=0, high=4)
+    forget_digests(release.save(folder))
     return dither.load_release
 
 
 def curated(folder: Path) -> Callable[[Path], Any]:
-    dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"]).save(folder)
+    release = dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex"])
+    forget_digests(release.save(folder))
     return dither.load_release
 
 
@@ -52,6 +56,10 @@ EVERY: dict[str, Edit] = {
 }
 HISTOGRAM: dict[str, Edit] = {
     "range is empty": lambda m: m.update(range=[]),
+    "range is infinite": lambda m: m.update(range=[0, float("inf")]),
+    "range is not a number": lambda m: m.update(range=[float("nan"), 4]),
+    "range is empty by its order": lambda m: m.update(range=[4, 0]),
+    "partition is infinite": lambda m: m.update(partition=[0, 2, float("inf")]),
     "participants are text": lambda m: m.update(participants="x"),
     "bits are a list": lambda m: m.update(bits_per_report=[]),
     "edges are huge": lambda m: m["consumers"][0].update(edges=HUGE),
@@ -106,7 +114,8 @@ def test_nested_without_end(make: Callable[..., Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("asked", 0), ("population", "x"), ("edges", []), ("edges", [1.0])]
+    ("key", "value"),
+    [("asked", 0), ("population", "x"), ("edges", []), ("edges", [1.0]), ("edges", [0.0, 1e200])],
 )
 def test_damaged_cells(key: str, value: object, tmp_path: Path) -> None:
     load = counted(tmp_path / "out")
@@ -182,6 +191,50 @@ def test_a_file_of_another_release(name: str, tmp_path: Path) -> None:
     (tmp_path / "out" / name).write_bytes((tmp_path / "other" / name).read_bytes())
     with pytest.raises(DitherError):
         load(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("table", "model.bin"),
+        ("table", "measured.bin"),
+        ("table", "state.bin"),
+        ("table", "synthetic.parquet"),
+        ("number", "cells.bin"),
+        ("cells", "histogram.parquet"),
+        ("cells", "deviations.bin"),
+        ("cells", "synthetic.parquet"),
+    ],
+)
+def test_a_file_of_another_release_with_the_same_schema(
+    kind: str, name: str, tmp_path: Path
+) -> None:
+    table = pa.table({"a": ["x", "y"] * 50})
+    make: dict[str, Callable[[int], Release]] = {
+        "table": lambda seed: dither.publish(
+            table, epsilon=2.0, method="independent", rows=9, seed=seed
+        ),
+        "number": lambda seed: dither.histogram(
+            [1.0, 3.0] * 40, consumers=[2], epsilon=2.0, low=0, high=4, seed=seed
+        ),
+        "cells": lambda seed: dither.central_release(
+            table, epsilon=1.0, method="laplace", seed=seed
+        ),
+    }
+    folder, other = (make[kind](seed).save(tmp_path / str(seed)) for seed in (1, 5))
+    sound = (folder / name).read_bytes()
+    assert sound != (other / name).read_bytes()
+    (folder / name).write_bytes((other / name).read_bytes())
+    with pytest.raises(InputError, match=f"{name} is damaged or of another release"):
+        dither.load_release(folder)
+    (folder / name).write_bytes(sound)
+    assert dither.load_release(folder).kind == kind
+    manifest = json.loads((folder / "release.json").read_text())
+    for files in ([], {name: "0" * 64}, {}):
+        (folder / "release.json").write_text(json.dumps(manifest | {"files": files}))
+        with pytest.raises(InputError, match="is not a whole release"):
+            dither.load_release(folder)
+    assert dither.load_release(forget_digests(folder)).kind == kind, "an earlier version's"
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,8 @@ import pytest
 from tests.release.conftest import Dense
 
 from dither.errors import ParameterError
-from dither.release import Release
+from dither.release import Answer, AnswerTable, Release, prepare_bootstrap
 from dither.release.intervals import LinearAnswer
-from dither.release.query import Answer, AnswerTable
-from dither.release.query.ask import invert
-from dither.release.query.quantities import fieller
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -212,19 +209,22 @@ def test_differences_and_ratios_of_anything(ask: Callable[..., Release]) -> None
 # Intervals.
 
 
-def test_fieller_is_the_set_of_ratios_that_are_not_ruled_out() -> None:
-    a, b, variances, reach = 0.3, 0.5, (4e-3, 1e-3, 2e-3), 1.96
-    low, high = fieller(
-        np.array(a), b, (np.array(variances[0]), np.array(variances[1]), variances[2]), reach
-    )
+def test_a_conditional_share_has_all_ratios_that_are_not_ruled_out(
+    ask: Callable[..., Release],
+) -> None:
+    """Fieller's interval, against a search."""
+    wide = 100 * COVARIANCE
+    found = ask(stated=wide).query("age >= 40", given="sex == 'f'")
+    weights = np.zeros((2, *SHAPE))
+    weights[0, 0, :, 2:4] = weights[1, 0] = 1
+    weights = weights.reshape(2, -1)
+    top, base = weights @ TRUTH.ravel()
+    spread = weights @ wide @ weights.T
     ratios = np.linspace(0, 2, 200_001)
-    kept = ratios[
-        np.abs(a - ratios * b)
-        <= reach * np.sqrt(variances[0] - 2 * ratios * variances[1] + ratios**2 * variances[2])
-    ]
-    assert (low, high) == pytest.approx((kept.min(), kept.max()), abs=2e-5)
-    unsure = fieller(np.array(a), 0.05, (np.array(4e-3), np.array(1e-3), 2e-3), reach)
-    assert np.isnan(unsure).all()
+    error = np.sqrt(spread[0, 0] - 2 * ratios * spread[0, 1] + ratios**2 * spread[1, 1])
+    kept = ratios[np.abs(top - ratios * base) <= 1.959964 * error]
+    assert (found.low, found.high) == pytest.approx((kept.min(), kept.max()), abs=2e-5)
+    assert ask(stated=1e4 * COVARIANCE).query("age >= 40", given="sex == 'f'").low is None
 
 
 FIGURES: dict[str, Callable[[Release], Answer]] = {
@@ -386,15 +386,13 @@ def test_a_release_of_true_records_has_no_interval(make_release: Callable[..., R
 def test_a_release_without_replicates_makes_them_once(
     make_release: Callable[..., Release], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dither.release import table as asking
-
-    made, real = [], asking.prepare_bootstrap
+    made, real = [], prepare_bootstrap
 
     def counting(source: Any, **given: Any) -> Any:
         made.append(source)
         return real(source, **given)
 
-    monkeypatch.setattr(asking, "prepare_bootstrap", counting)
+    monkeypatch.setattr("dither.release.table.prepare_bootstrap", counting)
     release = make_release(parameters={"mechanism": "oue"}, epsilon_asked=2.1)
     first, second = release.query("colour == 'red'"), release.query("colour == 'red'")
     assert made == [release]
@@ -434,21 +432,26 @@ def test_a_table_of_too_many_rows_is_refused(make_release: Callable[..., Release
         release.table(["a0", "a1"])
 
 
-def test_quantiles_against_a_search_of_every_point() -> None:
-    rng = np.random.default_rng(2)
-    ends, sums = np.array([0.0, 1.0, 3.0, 4.0, 8.0]), np.array([0.1, 0.3, 0.2, 0.15])
-    spread = rng.normal(size=(4, 4)) * 0.01
-    cov, reach = spread @ spread.T, 2.0
-    x = np.linspace(0, 8, 80_001)
+def test_quantiles_against_a_search_of_every_point(ask: Callable[..., Release]) -> None:
+    wide, ends = 25 * COVARIANCE, np.array([0.0, 20.0, 40.0, 60.0, 100.0])
+    weights = np.zeros((4, *SHAPE))
+    for code in range(4):
+        weights[code, :, :, code] = 1
+    weights = weights.reshape(4, -1)
+    sums, spread = weights @ TRUTH.ravel(), weights @ wide @ weights.T
+    x = np.linspace(0, 100, 100_001)
     below = np.clip((x[:, None] - ends[:-1]) / np.diff(ends), 0, 1)
-    for level in (0.2, 0.5, 0.95):
+    levels = (0.2, 0.5, 0.95)
+    rows = ask(stated=wide).quantile("age", levels).rows
+    for level, row in zip(levels, rows, strict=True):
         away = (below - level) @ sums
-        error = np.sqrt(np.einsum("ij,jk,ik->i", below - level, cov, below - level))
-        kept = x[np.abs(away) <= reach * error]
-        found = invert((ends[:-1], ends[1:]), sums, cov, level, reach)
-        assert found[0] == pytest.approx(x[np.argmin(np.abs(away))], abs=2e-4)
-        assert found[1:] == pytest.approx((kept.min(), kept.max()), abs=0.02)
-    assert np.isnan(invert((ends[:-1], ends[1:]), np.zeros(4), cov, 0.5, reach)).all()
+        error = np.sqrt(np.einsum("ij,jk,ik->i", below - level, spread, below - level))
+        kept = x[np.abs(away) <= 1.959964 * error]
+        assert row.estimate == pytest.approx(x[np.argmin(np.abs(away))], abs=2e-3)
+        assert (row.low, row.high) == pytest.approx((kept.min(), kept.max()), abs=0.2)
+    (nobody,) = ask(cells=np.zeros(SHAPE)).quantile("age", [0.5]).rows
+    assert math.isnan(nobody.estimate)
+    assert nobody.low is None
 
 
 def test_answers_are_tables_of_other_libraries(ask: Callable[..., Release]) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.release.conftest import Dense
 
 from dither.errors import ParameterError
-from dither.fit import add_up
-from dither.release.query.cells import build_grid
-from dither.release.query.expression import DEEPEST, LONGEST, Reader, notes_of
+from dither.fit import Independent, Model
+from dither.notice import Notice
+from dither.release import Call, Release, TableContent
 from dither.schema import Attribute, Schema
 
 SIZES = ("small", "medium", "large")
@@ -32,12 +35,33 @@ SCHEMA = Schema(
         ),  # from 2024-02-29, a Thursday
     )
 )
-READER = Reader(SCHEMA, {"age": 1.0, "pay": 0.1, "when": 1.0})
+# Characters and levels of nesting that a question may have (docs/how-to/ask-a-release.md).
+LONGEST, DEEPEST = 4_000, 60
 JOINT = (
     np.random.default_rng(3)
     .dirichlet(np.full(int(np.prod(SCHEMA.cardinalities)), 0.3))
     .reshape(SCHEMA.cardinalities)
 )
+
+
+def release_of(model: Model, whole: Sequence[str] = ()) -> Release:
+    """A release of a model without replicates; its table has whole numbers in some columns."""
+    row = {
+        attribute.name: pa.array([1], pa.int64() if attribute.name in whole else pa.float64())
+        for attribute in model.schema
+    }
+    return Release(
+        call=Call(epsilon=1.0, method="independent", parameters={}),
+        content=TableContent(model, pa.table(row)),
+        schema=model.schema,
+        epsilon_achieved=1.0,
+        participants=1000,
+        rounds=1,
+        rows=1,
+    )
+
+
+RELEASE = release_of(Dense(SCHEMA, JOINT), whole=["age"])
 
 
 # The numbers in each bin and atom, and the days (whatever their weekday, which a question does not ask for).
@@ -139,14 +163,14 @@ def counted(text: str) -> float:
     return share
 
 
-def asked(where: object, reader: Reader = READER) -> float:
-    """The same share by way of groups and weights."""
-    node = reader.read(where)  # type: ignore[arg-type]
-    grid = build_grid(reader, [node])
-    axes = [SCHEMA.index(name) for name in grid.names]
-    marginal = JOINT.sum(axis=tuple(i for i in range(len(SCHEMA)) if i not in axes))
-    marginal = np.transpose(marginal, np.argsort(np.argsort(axes)))
-    return float((grid.weights(grid.holds(node)) * add_up(marginal, grid.groups)).sum())
+def asked(where: object, release: Release = RELEASE) -> float:
+    """The share that a release answers."""
+    return release.query(where).estimate  # type: ignore[arg-type]
+
+
+def notes_of(text: str) -> list[Notice]:
+    """What an answer says about the question; there are no replicates for an interval."""
+    return [note for note in RELEASE.query(text).warnings if note.code != "no-interval"]
 
 
 SIGNS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
@@ -205,7 +229,7 @@ def test_a_question_counts_whom_python_would_count(text: str) -> None:
 def test_the_count_tells_wrong_readings_apart() -> None:
     assert abs(asked("age <= 4") - counted("age < 4")) > 0.01
     assert (
-        abs(asked("age < 7") - asked("age < 7", Reader(SCHEMA))) > 0.001
+        abs(asked("age < 7") - asked("age < 7", release_of(Dense(SCHEMA, JOINT)))) > 0.001
     )  # whole numbers are not spread evenly
 
 
@@ -236,24 +260,16 @@ def test_other_ways_to_say_it() -> None:
     assert asked("member\n and age < 4 ") == asked("member and age < 4")
 
 
-def test_values_that_are_treated_alike_share_a_group() -> None:
-    grid = build_grid(READER, [READER.read("age >= 5 and colour != 'red' and age < 20")])
-    assert [int(groups.max()) + 1 for groups in grid.groups] == [
-        3,
-        2,
-    ]  # below, from 5 on, missing; red, not red
-    divided = build_grid(READER, [READER.read("age >= 7")])
-    assert divided.groups[0].tolist() == [0, 0, 2, 1, 0]
-
-
 def test_many_attributes_stay_small_and_too_many_are_refused() -> None:
-    wide = Reader(
-        Schema(tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(100))) for i in range(24)))
+    """Codes that a question treats alike are one group: 15 attributes of 99 values take 2^15 cells."""
+    schema = Schema(
+        tuple(Attribute(f"a{i}", "numeric", edges=tuple(range(100))) for i in range(24))
     )
-    grid = build_grid(wide, [wide.read(" and ".join(f"a{i} >= 50" for i in range(15)))])
-    assert grid.weights(grid.holds(wide.read("a0 >= 50"))).shape == (2,) * 15
+    release = release_of(Independent(schema, (np.full(99, 1 / 99),) * 24))
+    share = release.query(" and ".join(f"a{i} >= 50" for i in range(15))).estimate
+    assert share == pytest.approx((49 / 99) ** 15)
     with pytest.raises(ParameterError, match="16,777,216 combinations of a0, "):
-        build_grid(wide, [wide.read(" and ".join(f"a{i} >= 50" for i in range(24)))])
+        release.query(" and ".join(f"a{i} >= 50" for i in range(24)))
 
 
 @pytest.mark.parametrize(
@@ -271,7 +287,7 @@ def test_many_attributes_stay_small_and_too_many_are_refused() -> None:
     ],
 )
 def test_what_is_not_exact_is_said(text: str, code: str, words: str) -> None:
-    (note,) = notes_of([READER.read(text)])
+    (note,) = notes_of(text)
     assert note.code == code
     assert words in note.message
 
@@ -281,7 +297,7 @@ def test_what_is_not_exact_is_said(text: str, code: str, words: str) -> None:
     ["age >= 5", "age <= 4", "age < 4.5", "age < 9.5", "attr['odd-weight'] >= 0.5", "age == 4"],
 )
 def test_an_edge_is_exact(text: str) -> None:
-    assert notes_of([READER.read(text)]) == ()
+    assert notes_of(text) == []
 
 
 @pytest.mark.parametrize(
@@ -402,13 +418,11 @@ def test_mappings_are_checked(mapping: dict[object, object], words: str) -> None
 
 def test_a_question_is_text_or_a_mapping() -> None:
     with pytest.raises(ParameterError, match="text or a mapping, not int"):
-        READER.read(3)  # type: ignore[arg-type]
+        RELEASE.query(3)  # type: ignore[arg-type]
 
 
 def test_names_in_compatibility_form_are_found() -> None:
-    reader = Reader(
-        Schema((Attribute("\N{LATIN SMALL LIGATURE FI}t", "boolean", values=(False, True)),))
-    )
-    assert reader.read("\N{LATIN SMALL LIGATURE FI}t") == reader.read(
-        "attr['\N{LATIN SMALL LIGATURE FI}t']"
-    )
+    name = "\N{LATIN SMALL LIGATURE FI}t"
+    schema = Schema((Attribute(name, "boolean", values=(False, True)),))
+    release = release_of(Independent(schema, (np.array([0.3, 0.7]),)))
+    assert asked(name, release) == asked(f"attr['{name}']", release) == pytest.approx(0.7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,8 @@ import pytest
 import dither
 from dither.cli import run
 from dither.errors import DitherError, PrivacyError
-from dither.release import Release
-from dither.release.amplification import Bound, CentralGuarantee
-from dither.release.words import (
-    RESTS_ON,
-    central_json,
-    hidden_sentence,
-    readers_sentence,
-    shown_bound,
-)
+from dither.notice import shown_epsilon
+from dither.release import Bound, CentralGuarantee, Release
 
 RNG = np.random.default_rng(5)
 TABLE = pa.table({name: RNG.choice(["x", "y", "z"], 3000).tolist() for name in "abcd"})
@@ -50,7 +44,7 @@ def test_the_manifest_has_it_and_reads_it_back(release: Release, tmp_path: Path)
     assert written["epsilon"] == release.central.known.epsilon  # type: ignore[union-attr]
     assert written["question_hidden"]["people"] == 3000
     assert written["sentence"] == release.readers
-    assert written["rests_on"] == RESTS_ON
+    assert written["rests_on"].startswith("The collector shows no one single reports")
     assert Release.load(folder).central == release.central
 
 
@@ -58,8 +52,9 @@ def test_the_page_has_it_after_the_local_guarantee(release: Release) -> None:
     page = html.unescape(release.report())
     assert release.guarantee in page
     assert page.index(release.guarantee) < page.index("To those who see only the release")
-    assert shown_bound(release.central.known) in page  # type: ignore[union-attr]
-    assert shown_bound(release.central.hidden) in page  # type: ignore[union-attr]
+    assert release.readers in page
+    for bound in (release.central.known, release.central.hidden):  # type: ignore[union-attr]
+        assert f"({shown_epsilon(bound.epsilon, 3)}, " in page
 
 
 def test_the_command_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,22 +127,22 @@ def test_an_earlier_release_without_it_is_read(release: Release, tmp_path: Path)
 # Words.
 
 
-def test_no_figure_promises_more_than_was_found() -> None:
+def test_no_figure_promises_more_than_was_found(make_release: Callable[..., Release]) -> None:
     bound = Bound(0.12341, 4.441e-13, 900)
-    assert shown_bound(bound) == "(0.124, 4.5 × 10⁻¹³)"
     central = CentralGuarantee(bound, Bound(0.0101, 4.441e-13, 9000))
-    assert "(0.124, 4.5 × 10⁻¹³)" in readers_sentence(central, simulated=False)
-    assert "one of 900 " in readers_sentence(central, simulated=False)
-    assert readers_sentence(central, simulated=True).startswith(
-        "In a collection run with this plan, "
-    )
-    assert hidden_sentence(central) is not None
-    assert hidden_sentence(CentralGuarantee(bound, bound)) is None
+    release = make_release(central=central, seed=None)
+    assert "(0.124, 4.5 × 10⁻¹³)" in release.readers
+    assert "one of 900 " in release.readers
+    assert "(0.0101, 4.5 × 10⁻¹³)" in html.unescape(release.report())
+    simulated = make_release(central=central, seed=None, simulated=True)
+    assert simulated.readers.startswith("In a collection run with this plan, ")
+    same = make_release(central=CentralGuarantee(bound, bound), seed=None)
+    assert html.unescape(same.report()).count("(0.124, 4.5 × 10⁻¹³)") == 1
 
 
-def test_where_nothing_is_gained_no_delta_is_named() -> None:
-    central = CentralGuarantee(Bound(4.0, 0.0, 12), Bound(1.0, 1e-9, 5000))
-    words = readers_sentence(central, simulated=False)
-    assert "(12 at the fewest)" in words
-    assert "differential" not in words
-    assert central_json(central, words)["epsilon"] == 4.0
+def test_where_nothing_is_gained_no_delta_is_named(make_release: Callable[..., Release]) -> None:
+    central = CentralGuarantee(Bound(2.0, 0.0, 12), Bound(1.0, 1e-9, 5000))
+    release = make_release(central=central, seed=None, epsilon_achieved=2.0)
+    assert "(12 at the fewest)" in release.readers
+    assert "differential" not in release.readers
+    assert release.to_json()["central"]["epsilon"] == 2.0

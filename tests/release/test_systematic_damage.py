@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.saved_releases import forget_digests
 
 import dither
 from dither.errors import InputError
@@ -47,6 +48,8 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dither.central_release("adult", epsilon=1.0, method="laplace", columns=["sex", "income"]).save(
         home / "central"
     )
+    for folder in home.iterdir():
+        forget_digests(folder)
     return home
 
 

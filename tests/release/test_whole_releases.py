@@ -18,8 +18,7 @@ from dither import several_values
 from dither.cli import run
 from dither.methods.mean import MeanAnswer
 from dither.notice import Notice
-from dither.release import Release
-from dither.release.call import NEVER_RECORDED, command_again, python_again
+from dither.release import Release, command, python_code
 from dither.schema import Attribute, Schema
 
 VALUES = np.random.default_rng(7).beta(2, 5, 2000) * 10
@@ -189,12 +188,14 @@ def test_the_record_has_every_argument_and_python_takes_it(
     release = make()
     data, *options = inspect.signature(function).parameters
     record = release.call.record
-    assert set(record) == {"function", *options} - set(NEVER_RECORDED)
+    assert set(record) == {"function", *options} - {"name", "attribute", "clock", "progress"}
     names: dict[str, Any] = {data: {"values": VALUES, "table": TABLE}[data]}
     if release.method.startswith("several"):
         names["values"] = [[0.1], [0.7, 0.2]]
     code = (
-        python_again(record).replace('release.save("out")', "").replace("'schema.json'", "SCHEMA")
+        python_code(release.call)
+        .replace('release.save("out")', "")
+        .replace("'schema.json'", "SCHEMA")
     )
     exec(code, names | {"SCHEMA": SCHEMA}, names)
     assert names["release"].to_json()["call"]["record"] == record | (
@@ -208,7 +209,7 @@ def test_the_record_has_every_argument_and_python_takes_it(
 
 def rerun(release: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run what a saved release's page says, in another folder."""
-    words = command_again(release.call.record)
+    words = command(release.call)
     assert words is not None
     assert words in release.report().replace("&#39;", "'")
     folder.mkdir()
@@ -287,6 +288,7 @@ def test_the_command_of_a_central_release_makes_it_again(
     "call", [{"table": None}, {"consumers": CONSUMERS}, {"consumers": [[0, 1], 3]}]
 )
 def test_a_command_that_could_not_say_all_is_not_written(call: dict[str, Any]) -> None:
-    whole = {**(histogram_release([3]).call.record or {}), "table": "people.csv", "column": "age"}
-    assert command_again(whole) is not None
-    assert command_again(whole | call) is None
+    made = histogram_release([3]).call
+    whole = {**(made.record or {}), "table": "people.csv", "column": "age"}
+    assert command(replace(made, record=whole)) is not None
+    assert command(replace(made, record=whole | call)) is None

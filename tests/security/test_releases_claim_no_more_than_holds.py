@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,6 @@ from dither.cli import run
 from dither.errors import PrivacyError
 from dither.notice import REPLAYABLE, RESAMPLED, SHOWS_TRUTH, shown_epsilon
 from dither.release import Call, NumberContent, Release
-from dither.release.words import guarantee_sentence
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(
@@ -201,7 +201,8 @@ def test_epsilons_are_rounded_up(epsilon: float, digits: int, words: str) -> Non
 
 
 def test_the_guarantee_states_no_less_than_was_spent() -> None:
-    assert "epsilon 1.00001," in guarantee_sentence(1.0000003996, simulated=False)
+    made = dither.histogram([1.0, 2.0], consumers=[2], epsilon=2.0, low=0, high=4)
+    assert "epsilon 1.00001," in replace(made, epsilon_achieved=1.0000003996).guarantee
 
 
 @pytest.mark.parametrize(

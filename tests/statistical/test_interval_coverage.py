@@ -14,7 +14,7 @@ from benchmarks import tables
 from benchmarks.interval_coverage import Population, collect, questions_held
 from dither.datasets import generate_network
 from dither.methods import start
-from dither.release.replicates import prepare_bootstrap, redraw
+from dither.release import prepare_bootstrap, redraw
 from dither.schema import Schema
 
 pytestmark = pytest.mark.slow

@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 from dither.mechanisms import Mechanism, mechanism
-from dither.release import amplification
+from dither.release import amplification, central_guarantee
 from dither.release.amplification import (
     Crowd,
-    central_guarantee,
     crowds,
     mixed_crowd,
     readers_delta,

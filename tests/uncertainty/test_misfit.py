@@ -8,6 +8,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.fit import Independent
 from dither.methods import start
+from dither.release import redraw
 from dither.release.misfit import (
     STEPS,
     Moves,
@@ -18,7 +19,6 @@ from dither.release.misfit import (
     pair_bias,
     principal,
 )
-from dither.release.replicates import redraw
 from dither.schema import Attribute
 
 TABLE = np.random.default_rng(1).dirichlet(np.ones(12)).reshape(3, 4)

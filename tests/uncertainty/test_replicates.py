@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,15 +14,8 @@ from dither.errors import ParameterError
 from dither.fit import Independent, answers_of, grouped_marginal
 from dither.fit.mixture import targets as set_targets
 from dither.methods import MethodRun, start
-from dither.release.intervals import UNKNOWN, Bootstrap, interaction, student_quantile
-from dither.release.replicates import (
-    _chosen,
-    bootstrap,
-    draw_tally,
-    prepare_bootstrap,
-    redraw,
-    whole_shares,
-)
+from dither.release import Bootstrap, bootstrap, draw_tally, prepare_bootstrap, redraw
+from dither.release.intervals import UNKNOWN, interaction, student_quantile
 from dither.reports import Plan, question
 from dither.types import JsonMapping
 
@@ -196,15 +191,27 @@ def test_triples_that_were_asked_together_need_no_allowance(
 
 
 @pytest.mark.slow
-def test_replicates_do_as_the_release_chose(network: Network) -> None:
+def test_replicates_do_as_the_release_chose(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether whole tables or pairs alone pay is decided once; replicates that would have decided so are the same as before."""
     machine = _finished(network, "mixture", 200_000, 6.0)
     fit = machine.diagnostics().to_json()["fit"]
     assert fit["risk_of_pairs_alone"] > 0, "whole tables pay"
     parameters = machine.plain_parameters()
-    assert _chosen(parameters, fit) == {"edges": fit["edges"], "tables": "always"}
-    assert _chosen(parameters, {**fit, "risk_of_pairs_alone": -1.0})["tables"] == "never"
-    assert "tables" not in _chosen(parameters, {"edges": []}), "no sets, nothing to decide"
+    used: list[JsonMapping] = []
+
+    def spy(*given: Any) -> MethodRun:
+        used.append(given[4])
+        return start(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dither.release.replicates.start", spy)
+        for risk, tables in ((fit["risk_of_pairs_alone"], "always"), (-1.0, "never")):
+            notes = {"fit": {**fit, "risk_of_pairs_alone": risk}}
+            patched.setattr(machine, "notes", lambda notes=notes: notes)
+            prepare_bootstrap(machine, replicates=5)
+            assert (used[-1]["edges"], used[-1]["tables"]) == (fit["edges"], tables)
     free, told = (
         start(
             "mixture",
@@ -300,8 +307,11 @@ def test_redraw_refuses_tallies_of_whole_reports(network: Network) -> None:
 
 
 @pytest.mark.parametrize("people", [1, 7, 1000])
-def test_whole_shares_add_up(people: int) -> None:
-    shares = np.random.default_rng(people).dirichlet(np.ones(9))
-    whole = whole_shares(people, tuple(shares))
-    assert sum(whole) == people
-    assert np.abs(np.array(whole) - shares * people).max() <= 1
+def test_everyone_is_asked_one_question(people: int, network: Network) -> None:
+    names = [(name,) for name in network.schema.names] * 2
+    questions = tuple(question(network.schema, name, 1.0) for name in names)
+    shares = np.random.default_rng(people).dirichlet(np.ones(len(names)))
+    plan = Plan(0, questions, tuple(shares))
+    tally = draw_tally(plan, network, people, np.random.default_rng(0))  # type: ignore[arg-type]
+    assert tally.n.sum() == people
+    assert np.abs(tally.n - shares * people).max() <= 1

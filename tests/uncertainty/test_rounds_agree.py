@@ -14,9 +14,9 @@ from dither.collector.spec import CampaignSpec
 from dither.fit import Independent
 from dither.mechanisms import mechanism
 from dither.methods import start
+from dither.release import draw_tally, prepare_bootstrap
 from dither.release import fit_checks as rounds
 from dither.release.fit_checks import RoundsTest, rounds_notes, rounds_tests, rounds_that_differ
-from dither.release.replicates import draw_tally, prepare_bootstrap
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.tally import CountTally

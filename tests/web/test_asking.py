@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dither.collector.pages.asking import MAX_BOXES, attribute_name, read_form
-from dither.release.query.expression import Reader
+from dither.release import Reader
 from dither.schema import schema_from_json
 
 SCHEMA = schema_from_json(

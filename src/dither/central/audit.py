@@ -34,7 +34,7 @@ from dither.central.measurement import MAX_CELLS, CuratorTask, Neighbours, Noisy
 from dither.central.noise import ByteSource, ChoiceStep, NoisyStep, NotPrivate, Recorder
 from dither.central.records import NoisyRecords, release_records
 from dither.checks import check_whole, check_whole_or_none
-from dither.evaluation.audit import (
+from dither.evaluation.auditing import (
     CELLS,
     CONFIDENCE,
     MIN_TRIALS,

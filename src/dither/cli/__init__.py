@@ -16,6 +16,7 @@ import typer
 from typer.main import get_command
 
 import dither
+from dither.display import printable
 from dither.errors import DitherError, InputError
 
 ABOUT = (
@@ -187,7 +188,7 @@ def _with_flags(message: str, verb: str | None) -> str:
 
 
 def _complain(message: str, status: int) -> int:
-    print(f"dither: {message}", file=sys.stderr)
+    print(f"dither: {printable(message)}", file=sys.stderr)
     return status
 
 

@@ -12,7 +12,7 @@ from dither.central import CENTRAL, central_method
 from dither.central.audit import WAVELET_CELLS, audit_central
 from dither.central.measurement import check_neighbours
 from dither.cli.options import AsJson
-from dither.evaluation.audit import (
+from dither.evaluation.auditing import (
     ALL_INPUTS,
     ATTRIBUTES,
     CELLS,
@@ -22,7 +22,7 @@ from dither.evaluation.audit import (
     Audit,
     audited_mechanism,
 )
-from dither.evaluation.audit import audit as check
+from dither.evaluation.auditing import audit as check
 
 _CENTRAL = "central:"
 _COMPARED = {

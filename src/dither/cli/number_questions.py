@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dither.cli.options import AsJson, print_warnings
+from dither.display import printable
 from dither.errors import ParameterError
 from dither.methods.histogram.late import LateAnswer
 from dither.notice import Notice
@@ -182,7 +183,7 @@ def ask(
 def _show(late: LateAnswer) -> None:
     names = bin_labels(late.edges)
     width = max(map(len, names))
-    print(f"\n{late.name}  (95 % interval)")
+    print(f"\n{printable(late.name)}  (95 % interval)")
     for name, estimate, low, high in zip(names, late.estimates, late.low, late.high, strict=True):
         print(f"  {name:<{width}}  {estimate:>14,.1f}  ({low:,.1f} to {high:,.1f})")
 

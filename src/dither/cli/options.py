@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 import typer
 
 from dither.client.transport import Connection, Unreachable
+from dither.display import printable
 from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import Notice
 from dither.schema.files import MISSING, ReadOptions
@@ -218,7 +219,7 @@ def split_numbers(given: str | None, option: str) -> list[float]:
 def print_warnings(warnings: Iterable[Notice | str]) -> None:
     """Print each warning as a line on stderr."""
     for warning in warnings:
-        print(f"dither: warning: {warning}", file=sys.stderr)
+        print(f"dither: warning: {printable(str(warning))}", file=sys.stderr)
 
 
 class Operator:

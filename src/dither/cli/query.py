@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from dither.cli.options import AsJson, Quiet, print_warnings
+from dither.display import printable
 from dither.errors import ParameterError
 from dither.progress import progress_bar
 from dither.release import Release, load_release
@@ -171,11 +173,26 @@ def query(
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))
     elif as_csv:
-        pa.csv.write_csv(answer.to_arrow(), sys.stdout.buffer)
+        _write_csv(answer.to_arrow())
         print_warnings(answer.warnings)
     else:
         _show(answer)
         print_warnings(answer.warnings)
+
+
+def _write_csv(table: pa.Table) -> None:
+    """Comma-separated values; programs get labels as they are, a terminal gets them escaped."""
+    if not sys.stdout.isatty():
+        pa.csv.write_csv(table, sys.stdout.buffer)
+        return
+    text = io.BytesIO()
+    pa.csv.write_csv(table, text)
+    print(printable(text.getvalue().decode()), end="")
+
+
+def _plain(text: str) -> str:
+    """Text of a release for Rich: no markup, no control characters."""
+    return escape(printable(text))
 
 
 def _names(given: str, release: Release) -> list[str]:
@@ -208,10 +225,10 @@ def _show(answer: Answer | AnswerTable) -> None:
             (tuple(map(str, row.values)), row.estimate, row.low, row.high) for row in answer.rows
         ]
         names = answer.by
-        console.print(escape(answer.asked))
+        console.print(_plain(answer.asked))
     grid = Grid(box=None, pad_edge=False)
     for name in names:
-        grid.add_column(escape(name), overflow="fold")
+        grid.add_column(_plain(name), overflow="fold")
     grid.add_column("estimate", justify="right", no_wrap=True)
     grid.add_column(interval_heading(answer.level), justify="right", no_wrap=True)
     top = max(estimate if high is None else high for _, estimate, _, high in rows)
@@ -224,7 +241,7 @@ def _show(answer: Answer | AnswerTable) -> None:
             else f"{shown(low, answer.unit)} to {shown(high, answer.unit)}"
         )
         bar = [_bar(estimate, top)] if answer.unit == "share" else []
-        grid.add_row(*(escape(value) for value in values), shown(estimate, answer.unit), ends, *bar)
+        grid.add_row(*(_plain(value) for value in values), shown(estimate, answer.unit), ends, *bar)
     console.print(grid)
     if isinstance(answer, Answer) and answer.people is not None:
         console.print(f"about {answer.people:,.0f} people; rests on the {answer.basis}")
@@ -237,11 +254,11 @@ def _bar(share: float, top: float) -> str:
 
 def _overview(release: Release, directory: Path) -> None:
     console = Console(highlight=False)
-    console.print(f"{escape(repr(release))}\nAttributes and their values:", soft_wrap=True)
+    console.print(f"{_plain(repr(release))}\nAttributes and their values:", soft_wrap=True)
     for attribute in release.schema:
-        console.print(f"  {escape(_line(attribute))}", soft_wrap=True)
+        console.print(f"  {_plain(_line(attribute))}", soft_wrap=True)
     console.print(
-        f"Ask such as: dither query {escape(str(directory))} --by {escape(release.schema.names[0])}",
+        f"Ask such as: dither query {_plain(str(directory))} --by {_plain(release.schema.names[0])}",
         soft_wrap=True,
     )
     console.print("'dither query --help' shows how questions are written.")

@@ -44,7 +44,7 @@ class _CommonTables:
     schema: Schema
 
 
-def common_tables(
+def _common_tables(
     real: NativeTable | str | Path,
     synthetic: NativeTable | str | Path,
     schema: Schema | str | Path | None,
@@ -199,7 +199,7 @@ def evaluate(
     check_whole("seed", seed)
     if sdmetrics:
         _require_sdmetrics()
-    tables = common_tables(real, synthetic, schema)
+    tables = _common_tables(real, synthetic, schema)
     first, second, domain = tables.real_codes, tables.synthetic_codes, tables.schema
     asked = tuple(ways)
     # The default does not apply to tables with fewer attributes.
@@ -311,8 +311,8 @@ def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
     """The quality report of two tables over all rows, so that scores are deterministic."""
     _require_sdmetrics()
     metadata = sdmetrics_metadata(tables.schema)
-    real = sdmetrics_frame(tables.real, tables.real_codes, tables.schema)
-    synthetic = sdmetrics_frame(tables.synthetic, tables.synthetic_codes, tables.schema)
+    real = _frame(tables.real, tables.real_codes, tables.schema)
+    synthetic = _frame(tables.synthetic, tables.synthetic_codes, tables.schema)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what cannot be scored is counted instead
         report: Any = import_module("sdmetrics.reports.single_table").QualityReport()
@@ -333,7 +333,7 @@ def _sdmetrics_scores(tables: _CommonTables) -> SDMetricsScores:
     )
 
 
-def sdmetrics_frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.DataFrame:
+def _frame(table: NativeTable, codes: Codes, schema: Schema) -> pd.DataFrame:
     """A pandas frame for SDMetrics: numbers as numbers, other values as labels, missing as None.
 
     Labels come from the codes, so both tables write equal values equally.

@@ -249,13 +249,13 @@ class ColumnDistances:
         }
 
 
-def ks_distance(first: Floats, second: Floats) -> float:
+def _ks(first: Floats, second: Floats) -> float:
     """The largest difference of two cumulative distributions."""
     places = np.concatenate([first, second])
     return float(np.abs(_cumulative(first, places) - _cumulative(second, places)).max())
 
 
-def wasserstein_distance(first: Floats, second: Floats) -> float:
+def _wasserstein(first: Floats, second: Floats) -> float:
     """The area between two cumulative distributions."""
     places = np.sort(np.concatenate([first, second]))
     between = np.abs(_cumulative(first, places[:-1]) - _cumulative(second, places[:-1]))
@@ -285,8 +285,8 @@ def column_distances(
             ColumnDistances(
                 attribute.name,
                 attribute.kind,
-                ks_distance(*present),
-                wasserstein_distance(*present),
+                _ks(*present),
+                _wasserstein(*present),
                 top,
                 *scales,
             )

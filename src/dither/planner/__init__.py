@@ -1,13 +1,12 @@
 """Forecasts of a collection's accuracy from its schema, participants and epsilon."""
 
-from dither.planner.forecasting import BASELINE, Forecast, Point, forecast, least
-from dither.planner.predict import (
+from dither.planner.forecasting import BASELINE, Forecast, Point, forecast
+from dither.planner.prediction import (
     Prediction,
     assumed_dependence,
     population_of,
     predict,
     reference_population,
-    typical_dependence,
 )
 
 __all__ = [
@@ -17,9 +16,7 @@ __all__ = [
     "Prediction",
     "assumed_dependence",
     "forecast",
-    "least",
     "population_of",
     "predict",
     "reference_population",
-    "typical_dependence",
 ]

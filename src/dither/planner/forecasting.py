@@ -26,7 +26,7 @@ from dither.methods import method as find_method
 from dither.methods import methods as all_methods
 from dither.methods.prior import PublicRows
 from dither.notice import certainty, weak_protection
-from dither.planner.predict import (
+from dither.planner.prediction import (
     MAX_PUBLIC_ROWS,
     Prediction,
     assumed_dependence,
@@ -55,10 +55,10 @@ MAX_EPSILON = 12.0
 # alone: the schema has one attribute. learnt: a method gains by asking pairs. noise: none
 # does. nothing: no method that asks pairs could be simulated. independent: no dependence,
 # by assumption.
-Verdict = Literal["alone", "learnt", "noise", "nothing", "independent"]
+_Verdict = Literal["alone", "learnt", "noise", "nothing", "independent"]
 
 
-def advice(best: Prediction, found: Mapping[str, Prediction], verdict: Verdict) -> str:
+def _advice(best: Prediction, found: Mapping[str, Prediction], verdict: _Verdict) -> str:
     """The recommendation in one or two sentences."""
     singles = f"expect them to be off by {best.tvd[1]:.3f} in total variation."
     if verdict == "alone":
@@ -97,12 +97,12 @@ def _helped(best: Prediction) -> str:
     )
 
 
-def warnings(
+def _warnings(
     schema: Schema,
     participants: int,
     best: Prediction,
     found: Mapping[str, Prediction],
-    verdict: Verdict,
+    verdict: _Verdict,
     needed: Mapping[str, float | None],
 ) -> tuple[str, ...]:
     """The warnings of a forecast, each a sentence without its full stop."""
@@ -325,7 +325,7 @@ def forecast(
     notes = [*notes, *([] if weak is None else [weak])]
     messages = (
         *(str(note) for note in notes),
-        *warnings(domain, participants, best, found, verdict, needed),
+        *_warnings(domain, participants, best, found, verdict, needed),
     )
     return Forecast(
         participants,
@@ -333,7 +333,7 @@ def forecast(
         amount,
         tuple(listed),
         best.name,
-        advice(best, found, verdict),
+        _advice(best, found, verdict),
         messages,
         needed,
         _curve(play, people, epsilon, found) if curve else (),
@@ -411,7 +411,7 @@ def _curve(
     return tuple(out)
 
 
-def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
+def _verdict(found: Mapping[str, Prediction], amount: float) -> _Verdict:
     if all(2 not in p.tvd for p in found.values()):
         return "alone"
     if amount == 0:
@@ -421,7 +421,7 @@ def _verdict(found: Mapping[str, Prediction], amount: float) -> Verdict:
     return "learnt" if _gaining(found) else "noise"
 
 
-def _recommended(found: Mapping[str, Prediction], verdict: Verdict) -> Prediction:
+def _recommended(found: Mapping[str, Prediction], verdict: _Verdict) -> Prediction:
     """The method with the least error.
 
     If pairs are learnt, it is the two-way error of the methods that gain by asking pairs, with
@@ -457,10 +457,10 @@ def _needed(
     # With many values each step takes long, so steps are larger and the answer rougher.
     wide = sum(play.population.schema.cardinalities) > _WIDE
     factors, precision = ((16.0, 4.0), 4.0) if wide else ((4.0, 1.6), 1.2)
-    people = least(
+    people = _least(
         lambda n: learnt(round(n), epsilon), participants, _MAX_PARTICIPANTS, factors[0], precision
     )
-    eps = least(
+    eps = _least(
         lambda e: learnt(participants, e),
         epsilon,
         max(MAX_EPSILON, epsilon),
@@ -473,7 +473,7 @@ def _needed(
     }
 
 
-def least(
+def _least(
     holds: Callable[[float], bool], start: float, stop: float, factor: float, precision: float = 1.2
 ) -> float | None:
     """The least value from `start` to `stop` at which a monotone condition holds.

@@ -162,7 +162,7 @@ def publish_call(table: NativeTable, run: RunOptions, read: ReadOptions) -> Call
     return Call(**values, table=_recorded_name(table, None), simulated=True)
 
 
-def _values(options: RunOptions | ReadOptions) -> JsonObject:
+def _values(options: RunOptions | ReadOptions) -> dict[str, Any]:
     return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
@@ -199,7 +199,7 @@ def command(call: Call) -> str | None:
     None if the table has no name, or the command line cannot express the call.
     """
     if call.record is not None:
-        return command_again(call.record)
+        return _command_again(call.record)
     table = _argument(call.table or "TABLE")
     return shlex.join(["dither", "publish", table, *_options(call.given()), "-o", "out"])
 
@@ -237,7 +237,7 @@ def campaign_command(call: Call, participants: int) -> str:
 def python_code(call: Call) -> str:
     """The Python code that repeats a simulation."""
     if call.record is not None:
-        return python_again(call.record)
+        return _python_again(call.record)
     given = call.given()
     if call.no_privacy:
         # epsilon is a required argument; it has no effect here.
@@ -251,7 +251,7 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
 
 
 # Arguments without effect on the release.
-NEVER_RECORDED = ("name", "attribute", "clock", "progress")
+_NEVER_RECORDED = ("name", "attribute", "clock", "progress")
 COMMANDS = {"histogram": "histogram", "central_release": "central"}
 
 
@@ -265,7 +265,7 @@ def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonO
     return {
         "function": function.__name__,
         **named,
-        **{name: plain(given[name]) for name in options if name not in NEVER_RECORDED},
+        **{name: plain(given[name]) for name in options if name not in _NEVER_RECORDED},
     }
 
 
@@ -275,11 +275,11 @@ def _check_record(call: object) -> None:
         return
     if not (isinstance(call, dict) and isinstance(call.get("function"), str)):
         raise ValueError(f"call must name its function, not {call!r}")
-    command_again(call)
-    python_again(call)
+    _command_again(call)
+    _python_again(call)
 
 
-def command_again(call: JsonMapping) -> str | None:
+def _command_again(call: JsonMapping) -> str | None:
     """The command line that repeats such a record.
 
     Returns:
@@ -308,7 +308,7 @@ def _argument(table: str) -> str:
     return f"./{table}" if table.startswith("-") else table
 
 
-def python_again(call: JsonMapping) -> str:
+def _python_again(call: JsonMapping) -> str:
     """The Python code that repeats such a record; unnamed data are `values` or `table`."""
     given = {
         name: value

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -23,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.special import stdtrit
 
-from dither.checks import check_between, check_choice, is_finite
-from dither.errors import ParameterError, QuestionError
+from dither.checks import check_between, check_choice
+from dither.errors import QuestionError
 from dither.fit import Marginal
 from dither.fit.project import norm_sub
 from dither.notice import Notice, own_warnings, shown_epsilon
@@ -41,7 +40,7 @@ from dither.release.query.expression import Where, notes_of, question_words
 from dither.release.report import ReportBody, attribute_card, shown_note
 from dither.release.table import number_units
 from dither.release.words import REPLAYED_TO_READERS, likelihood_factor
-from dither.schema import Attribute, Schema
+from dither.schema import Schema
 from dither.schema.cells import codes_of, count_cells
 from dither.schema.files import write_table
 from dither.schema.table import encode
@@ -79,6 +78,7 @@ class CellsContent:
     """
 
     kind: ClassVar[Kind] = "cells"
+    from_participants: ClassVar[bool] = False
     files: ClassVar[tuple[str, ...]] = (_SYNTHETIC, _HISTOGRAM, _DEVIATIONS)
 
     synthetic: NativeTable
@@ -120,7 +120,7 @@ class CellsContent:
         if self.estimate is None:
             raise QuestionError("this release has no histogram", where="histogram")
         cells = codes_of(np.arange(self.estimate.size), schema.cardinalities).astype(np.int32)
-        columns: JsonObject = {}
+        columns: dict[str, pa.Array] = {}
         for j, attribute in enumerate(schema):
             columns[attribute.name] = pa.DictionaryArray.from_arrays(
                 pa.array(cells[:, j]), pa.array(attribute.labels)
@@ -162,7 +162,8 @@ class CellsContent:
         self, release: Release, progress: Progress | None = None, reason: str = ""
     ) -> Inquiry:
         """See `Content`. Intervals come from the deviations."""
-        return _CellsInquiry(release.schema, self)
+        biased = tuple(warning for warning in release.warnings if warning.code == "bias")
+        return _CellsInquiry(release.schema, self, biased)
 
     def marginal(self, release: Release, attributes: Sequence[str]) -> Marginal:
         """See `Content`.
@@ -307,7 +308,7 @@ class CellsContent:
 class _CellsInquiry(Inquiry):
     """Questions about noisy cells. Shares are of the noisy total, counts are raw sums."""
 
-    def __init__(self, schema: Schema, content: CellsContent) -> None:
+    def __init__(self, schema: Schema, content: CellsContent, warnings: tuple[Notice, ...]) -> None:
         self._schema, self._content = schema, content
         codes: Codes | None = None
         if content.estimate is None:
@@ -317,7 +318,7 @@ class _CellsInquiry(Inquiry):
             total = float(content.estimate.sum())
         self._codes, self._total = codes, max(1.0, total)
         units = number_units(schema, content.synthetic)
-        super().__init__(schema, units, self._shares, self._total)
+        super().__init__(schema, units, self._shares, self._total, warnings)
 
     @property
     def _basis(self) -> Basis:
@@ -329,20 +330,9 @@ class _CellsInquiry(Inquiry):
         It is raw and not projected, so that the parts of a whole add up; it may be negative.
         """
         check_between("level", level, 0, 1, ends="()")
-        notes: tuple[Notice, ...] = ()
-        if isinstance(where, str):
-            node = self.reader.read(where)
-            grid = build_grid(self.reader, [node])
-            notes = notes_of([node])
-            counts, runs = self._counts(grid.names, grid.groups, [grid.weights(grid.holds(node))])
-        else:
-            parts = {name: covered(self._schema[name], met) for name, met in (where or {}).items()}
-            if not parts:
-                first = self._schema.attributes[0]
-                parts = {first.name: np.ones(first.cardinality)}
-            groups = [np.arange(len(part)) for part in parts.values()]
-            weights = reduce(np.multiply.outer, parts.values())
-            counts, runs = self._counts(tuple(parts), groups, [weights])
+        node = self.reader.read(where)
+        grid = build_grid(self.reader, [node])
+        counts, runs = self._counts(grid, [grid.weights(grid.holds(node))])
         estimate = float(counts[0])
         error = low = high = None
         if runs is not None:
@@ -359,11 +349,11 @@ class _CellsInquiry(Inquiry):
             people=estimate,
             basis=self._basis,
             unit="number",
-            warnings=notes,
+            warnings=(*notes_of([node]), *self.warnings),
         )
 
     def _shares(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
-        counts, runs = self._counts(grid.names, grid.groups, questions)
+        counts, runs = self._counts(grid, questions)
         shares = counts / self._total
         if runs is None:
             unknown = np.full((len(shares),) * 2, np.nan)
@@ -376,13 +366,11 @@ class _CellsInquiry(Inquiry):
         covariance = runs.T @ runs / len(runs)
         return LinearAnswer(shares, covariance, float(len(runs)), "noisy cells", "")
 
-    def _counts(
-        self, names: Sequence[str], groups: Sequence[Indices], questions: Sequence[Floats]
-    ) -> tuple[Floats, Floats | None]:
+    def _counts(self, grid: Grid, questions: Sequence[Floats]) -> tuple[Floats, Floats | None]:
         """Weighted sums of the cells, and of each repetition's deviations."""
         weights = np.stack(questions).reshape(len(questions), -1)
-        sizes = self._schema.cardinalities
-        places = [self._schema.index(name) for name in names]
+        sizes, groups = self._schema.cardinalities, grid.groups
+        places = [self._schema.index(name) for name in grid.names]
         if self._content.estimate is None:
             assert self._codes is not None
             counts = count_cells(self._codes, sizes, places).astype(np.float64)
@@ -448,96 +436,3 @@ def _read_parquet(path: Path) -> pa.Table:
     """A Parquet file, even one without rows."""
     with pa.OSFile(str(path)) as file:
         return pq.read_table(file)
-
-
-def covered(attribute: Attribute, condition: object) -> Floats:
-    """The part of each code that meets a condition on a count.
-
-    A pair (low, high) is a range: of numbers and times from low up to high, where a bin that the
-    range cuts counts by the part of its width; of listed values from low to high, both included.
-    Anything else is a value (of a number or time: an atom, or a bin's label), or a list of values.
-    """
-    out = np.zeros(attribute.cardinality)
-    if isinstance(condition, tuple):
-        if len(condition) != 2:
-            raise ParameterError(
-                f"a range of {attribute.name!r} is a pair (low, high), not {condition!r}",
-                where=attribute.name,
-            )
-        return (
-            _on_line(attribute, *condition) if attribute.on_line else _listed(attribute, *condition)
-        )
-    for value in condition if isinstance(condition, list) else [condition]:
-        out[_code(attribute, value)] = 1.0
-    return out
-
-
-def _on_line(attribute: Attribute, low: object, high: object) -> Floats:
-    """The part of each code in a range.
-
-    An atom is in a range that starts at or covers it, and in one that ends with it if no value
-    lies above the atom, or the range is the atom alone.
-    """
-    first, last = _number(attribute, low), _number(attribute, high)
-    if first is None or last is None or first > last:
-        kind = "a number" if attribute.kind == "numeric" else f"a {attribute.kind}"
-        raise ParameterError(
-            f"a range of {attribute.name!r} goes from {kind} to one that is no smaller, not {low!r} to {high!r}",
-            where=attribute.name,
-        )
-    starts, ends = np.asarray(attribute.line.ends, dtype=np.float64).T
-    atom = starts == ends
-    inside = (np.minimum(ends, last) - np.maximum(starts, first)).clip(0) / np.where(
-        atom, 1.0, ends - starts
-    )
-    met = (first <= starts) & (
-        (starts < last) | ((starts == last) & ((last == ends.max()) | (first == last)))
-    )
-    parts = np.repeat(np.where(atom, met, inside), attribute.turns)
-    # A missing answer is in no range.
-    return np.append(parts, np.zeros(attribute.cardinality - parts.size))
-
-
-def _number(attribute: Attribute, value: object) -> float | None:
-    """The place of a value on the attribute's line, None if it has none."""
-    if attribute.kind != "numeric":
-        return attribute.number(value)
-    return float(value) if is_finite(value) else None  # type: ignore[arg-type]
-
-
-def _listed(attribute: Attribute, low: object, high: object) -> Floats:
-    if not attribute.ordered:
-        raise ParameterError(
-            f"{attribute.name!r} has no order and so no ranges; give a list of its values",
-            where=attribute.name,
-        )
-    first, last = _code(attribute, low), _code(attribute, high)
-    if first > last:
-        raise ParameterError(
-            f"{low!r} comes after {high!r} in {attribute.name!r}", where=attribute.name
-        )
-    codes = np.arange(attribute.cardinality)
-    return ((codes >= first) & (codes <= last)).astype(np.float64)
-
-
-def _code(attribute: Attribute, value: object) -> int:
-    try:
-        return attribute.codes[value]  # type: ignore[index]
-    except (KeyError, TypeError):
-        pass
-    if isinstance(value, str) and value in attribute.labels:
-        return attribute.labels.index(value)
-    if (
-        attribute.on_line
-        and not attribute.cycles
-        and (number := _number(attribute, value)) is not None
-    ):
-        code = attribute.line_code(number)
-        if code is not None and attribute.line.is_atom(code):
-            return code
-    raise ParameterError(
-        f"{attribute.name!r} has no value {value!r}; it has {', '.join(attribute.labels[:8])}"
-        f"{', …' if len(attribute.labels) > 8 else ''}",
-        where=attribute.name,
-        value=value,
-    )

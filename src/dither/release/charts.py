@@ -127,7 +127,7 @@ def heat_charts(heat: HeatMap) -> list[Markup]:
     ]
 
 
-def cell_text(value: float, top: float) -> str:
+def _cell_text(value: float, top: float) -> str:
     """A share in per cent without its sign, in as few digits as a small cell holds."""
     shown = 100 * value
     if shown >= 9.95:
@@ -160,7 +160,7 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
             if numbered:
                 css = "n k" if reads_dark(colour) else "n w"
                 inside += label(
-                    x + width / 2, y + height / 2 + 4, cell_text(float(value), top), css
+                    x + width / 2, y + height / 2 + 4, _cell_text(float(value), top), css
                 )
     cells = "".join(f'<path fill="{colour}" d="{steps}"/>' for colour, steps in filled.items())
     bottom = len(rows) * height
@@ -240,7 +240,7 @@ def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, wo
         bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
         reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
         dots += dot((left + right) / 2, y)
-    inside = frame(across, up, across.ticks(), "", "people")
+    inside = _frame(across, up, across.ticks(), "", "people")
     inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
     return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside)
 
@@ -250,7 +250,7 @@ def _beside_labels(up: Axis) -> float:
     return max(text_width(short_number(tick)) for tick in up.ticks()) + 10
 
 
-def frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
+def _frame(across: Axis, up: Axis, spots: Sequence[float], x_title: str, y_title: str) -> str:
     """Draw grid, labels and titles; overlapping labels on the x axis are omitted."""
     grid, words, taken = "", label(0, 13, y_title), 0.0
     for tick in up.ticks():
@@ -281,7 +281,7 @@ class Line:
     points: Sequence[tuple[float, float, float, float]]
 
 
-class LogAxis(Axis):
+class _LogAxis(Axis):
     """The same by the numbers' logarithm."""
 
     def __call__(self, value: float) -> float:
@@ -301,7 +301,7 @@ class LogAxis(Axis):
 
 
 def _axis(log: bool) -> type[Axis]:
-    return LogAxis if log else Axis
+    return _LogAxis if log else Axis
 
 
 def line_chart(
@@ -348,7 +348,7 @@ def line_plot(
             dots += dot(at, up(y))
         few = path("spot", dots) if len(line.points) <= 24 else ""
         drawn += f'<g class="hue{line.hue % HUES}">{path("course", course)}{path("spread", reaches)}{few}</g>'
-    return frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
+    return _frame(across, up, spots if len(spots) <= 10 else across.ticks(), *titles) + drawn
 
 
 def _padded(low: float, high: float, log: bool) -> tuple[float, float]:

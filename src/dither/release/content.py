@@ -65,6 +65,8 @@ class Content(Protocol):
 
     kind: ClassVar[Kind]
     files: ClassVar[tuple[str, ...]]
+    # Whether participants answered, or rows of a table in their place.
+    from_participants: ClassVar[bool]
 
     @property
     def synthetic(self) -> NativeTable:

@@ -140,7 +140,7 @@ def strong_pairs(release: Release) -> tuple[Pair, ...]:
     """
     found = []
     for first, second in _searched(release):
-        bits = mutual_information(release.model.marginal([first, second]))
+        bits = _mutual_information(release.model.marginal([first, second]))
         if bits >= WEAKEST_BITS:
             found.append(Pair(first, second, bits))
     return tuple(sorted(found, key=lambda pair: -pair.bits))
@@ -170,14 +170,14 @@ def telling_attributes(release: Release, pairs: Sequence[Pair], most: int) -> tu
     return tuple(name for name in release.schema.names if name in kept)
 
 
-def mutual_information(joint: Floats) -> float:
+def _mutual_information(joint: Floats) -> float:
     """Mutual information of a two-way distribution in bits."""
     outer = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     seen = joint > 0
     return max(0.0, float((joint[seen] * np.log2(joint[seen] / outer[seen])).sum()))
 
 
-def compared_pairs(release: Release) -> list[tuple[str, str]]:
+def _compared_pairs(release: Release) -> list[tuple[str, str]]:
     """At most 300 pairs, evenly spread over all; fewer where each takes long."""
     pairs = list(combinations(release.schema.names, 2))
     wide = len(pairs) > MAX_PAIRS and _joined(release.model) is not None
@@ -350,7 +350,7 @@ def quality(release: Release) -> Quality | None:
             if bar.low is not None and bar.high is not None and bar.truth is not None:
                 intervals += 1
                 covered += bar.low - 1e-12 <= bar.truth <= bar.high + 1e-12
-    pairs = compared_pairs(release)
+    pairs = _compared_pairs(release)
     two_way = [
         0.5 * float(np.abs(release.model.marginal(p) - truth.marginal(p)).sum()) for p in pairs
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -124,6 +125,46 @@ def reading(path: Path) -> Iterator[None]:
     ) from None
 
 
+def file_digests(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """The SHA-256 of each of these files that is there."""
+    paths = [folder / name for name in names]
+    return {path.name: _digest(path) for path in paths if path.is_file()}
+
+
+def check_digests(folder: Path, names: Collection[str], stated: object) -> None:
+    """Raise an error if a file is not the one that the manifest was written with.
+
+    Args:
+        folder: The release.
+        names: The files to check, if they are there.
+        stated: The digests in the manifest; None in a folder of an earlier version.
+    """
+    if stated is None:
+        return
+    if not isinstance(stated, dict):
+        raise InputError(
+            f"{folder} is not a whole release: {MANIFEST} is damaged: files is {stated!r:.80}",
+            where=str(folder / MANIFEST),
+        )
+    for name in names:
+        path = folder / name
+        if not path.is_file():
+            continue
+        with reading(path):
+            digest = _digest(path)
+        if stated.get(name) != digest:
+            raise InputError(
+                f"{folder} is not a whole release: {name} is damaged or of another release than "
+                f"{MANIFEST}",
+                where=str(path),
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def read_if_there(path: Path) -> bytes | None:
     """The bytes of a file that a release may lack."""
     return path.read_bytes() if path.is_file() else None
@@ -194,7 +235,7 @@ def _upgraded(manifest: JsonMapping, kind: str) -> JsonObject:
     return {**facts, **manifest, "kind": kind, "call": call}
 
 
-def write_json(data: JsonObject, path: Path) -> None:
+def write_json(data: JsonMapping, path: Path) -> None:
     """A document as every release writes it."""
     path.write_text(
         json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"

@@ -224,7 +224,7 @@ def manipulation_notes(
     multiplies = getattr(core.parameters, "projection", None) == "norm-mul"
     model = core.method != "independent"
     ruled = _ruled(whole, everything=model)
-    bounds: dict[str, JsonObject] = {}
+    bounds: dict[str, dict[str, float | dict[str, float]]] = {}
     for measured in [] if multiplies else core.measured():
         name = measured.attributes[0]
         if len(measured.attributes) != 1 or name not in whole.names or name in ruled:
@@ -245,23 +245,27 @@ def manipulation_notes(
             ISSUED: {f"{share:.0%}": moved for share, moved in spread.items()},
         }
         bounds[name] = {**by_kind[kind], **by_kind}
+    sentence = _NO_BOUND
     if bounds:
-        parts = [_COVERED, _CHOICE["waiting" if issued and waiting else kind]]
-        if model:
-            parts.append(_MODELS)
-        if ruled:
-            parts.append(
-                f"No bound is stated for {', '.join(ruled)}, which the schema's rules tie to other attributes."
-            )
-        sentence = " ".join([*parts, _NOT_COVERED])
-    else:
-        sentence = _NO_BOUND
-        if multiplies:
-            sentence = _NORM_MUL
-        elif ruled and core.counted:
-            sentence = _ALL_RULED
+        sentence = _claim(_CHOICE["waiting" if issued and waiting else kind], ruled, model=model)
+    elif multiplies:
+        sentence = _NORM_MUL
+    elif ruled and core.counted:
+        sentence = _ALL_RULED
     claim = {"participation": kind, "covers": "sets", "sentence": sentence}
     return {**({"manipulation": bounds} if bounds else {}), "manipulation_claim": claim}
+
+
+def _claim(choice: str, ruled: Sequence[str], *, model: bool) -> str:
+    """What the bounds cover, in sentences."""
+    parts = [_COVERED, choice]
+    if model:
+        parts.append(_MODELS)
+    if ruled:
+        parts.append(
+            f"No bound is stated for {', '.join(ruled)}, which the schema's rules tie to other attributes."
+        )
+    return " ".join([*parts, _NOT_COVERED])
 
 
 def _ruled(schema: Schema, *, everything: bool) -> list[str]:

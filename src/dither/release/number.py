@@ -8,20 +8,28 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dither.checks import check_whole
-from dither.errors import ParameterError, ReportError
+from dither.errors import ParameterError, QuestionError, ReportError
 from dither.fit import Marginal
 from dither.fit.project import normal_interval
 from dither.mechanisms import OutputMechanism, mechanism_from_json
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers
-from dither.methods.histogram.estimates import CellEstimates, OutputCells, PureCells
+from dither.methods.histogram.estimates import (
+    CellEstimates,
+    OutputCells,
+    PureCells,
+    consistent_counts,
+)
 from dither.methods.histogram.late import LateAnswer, late_answer
-from dither.methods.mean import MeanAnswer, mean_answer_from_json
+from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.charts import histogram_chart
@@ -117,6 +125,7 @@ class NumberContent:
     """
 
     kind: ClassVar[Kind] = "number"
+    from_participants: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = (_CELLS, CONSUMERS)
 
     attribute: str
@@ -130,6 +139,57 @@ class NumberContent:
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
     collected_mean: MeanAnswer | None = None
     clip: bool = False
+
+    @classmethod
+    def from_mean(cls, machine: Mean, attribute: str, *, clip: bool) -> NumberContent:
+        """What a finished collection of a mean found."""
+        return cls(
+            attribute=attribute,
+            low=machine.low,
+            high=machine.high,
+            partition=(machine.low, machine.high),
+            mechanisms=machine.mechanisms,
+            bits_per_report=machine.bits,
+            collected_mean=machine.answer(),
+            clip=clip,
+        )
+
+    @classmethod
+    def from_histograms(
+        cls,
+        machine: HistogramMachine[Any],
+        attribute: str,
+        partition: Partition,
+        *,
+        consistent: bool,
+        clip: bool,
+    ) -> NumberContent:
+        """What a finished collection of histograms found."""
+        answer = machine.answer()
+        estimates: Sequence[Floats] = answer.likely or answer.counts
+        if consistent:
+            memberships = [partition.membership(consumer) for consumer in machine.consumers]
+            estimates = consistent_counts(
+                memberships, answer.counts, answer.variances, machine.population
+            )
+        figures = zip(machine.consumers, estimates, answer.counts, answer.variances, strict=True)
+        return cls(
+            attribute=attribute,
+            low=machine.low,
+            high=machine.high,
+            partition=partition.edges,
+            consumers=tuple(
+                ConsumerHistogram(
+                    c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon
+                )
+                for c, estimate, raw, variance in figures
+            ),
+            mechanisms=machine.mechanisms,
+            bits_per_report=machine.bits,
+            consistent=consistent,
+            cells=answer.cells,
+            clip=clip,
+        )
 
     @property
     def synthetic(self) -> NativeTable:
@@ -167,30 +227,35 @@ class NumberContent:
             QuestionError: The method keeps no cells.
         """
         (wanted,) = read_consumers([consumer], self.low, self.high)
-        return late_answer(self._inquiry().cells, wanted, level)
+        return late_answer(self._inquiry.cells, wanted, level)
 
     def range(self, low: float, high: float, level: float = 0.95) -> Answer:
         """The share of people whose number lies in [low, high)."""
-        return self._inquiry().share(low, high, level)
+        return self._inquiry.share(low, high, level)
 
     def cdf(self, value: float, level: float = 0.95) -> Answer:
         """The share of people with a smaller number than this."""
-        return self._inquiry().below(value, level)
+        return self._inquiry.below(value, level)
 
     def variance(self, level: float = 0.95) -> Answer:
         """The variance of the numbers."""
-        return self._inquiry().variance(level)
+        return self._inquiry.variance(level)
 
+    @cached_property
     def _inquiry(self) -> NumberInquiry:
-        return self._questions("the method").inquiry()
-
-    def _questions(self, method: str) -> NumberQuestions:
-        edges = tuple(self.consumers[0].edges.tolist()) if self.consumers else self.partition
-        schema = number_schema(self.attribute, self.partition)
-        return NumberQuestions(schema, self.cells, self.collected_mean, edges, method)
+        """Answers from the cells. One object, so that its answers can be subtracted."""
+        if self.cells is not None:
+            return NumberInquiry(self.cells)
+        rest = "the mean alone" if self.collected_mean else "its consumers' counts alone"
+        raise QuestionError(
+            f"the method keeps no cells to answer further questions from, it has {rest}; "
+            "collect with ranges, chp or smart",
+            where="method",
+        )
 
     def check(self, release: Release) -> None:
         """See `Content`."""
+        check_whole("participants", release.participants)
 
     def warnings(self, release: Release) -> Sequence[Notice]:
         """See `Content`."""
@@ -218,7 +283,9 @@ class NumberContent:
         self, release: Release, progress: Progress | None = None, reason: str = ""
     ) -> NumberQuestions:
         """See `Content`. Answers have their errors without replicates."""
-        return self._questions(release.method)
+        edges = tuple(self.consumers[0].edges.tolist()) if self.consumers else self.partition
+        schema = number_schema(self.attribute, self.partition)
+        return NumberQuestions(schema, lambda: self._inquiry, self.collected_mean, edges)
 
     def marginal(self, release: Release, attributes: Sequence[str]) -> Marginal:
         """See `Content`. The bins are those of the first consumer, or the cells."""
@@ -269,10 +336,10 @@ class NumberContent:
             with reading(folder / _CELLS):
                 cells = _unpack_cells((folder / _CELLS).read_bytes())
         with reading(folder / MANIFEST):
-            low, high = (float(end) for end in manifest["range"])
+            low, high = _edges("range", manifest["range"])
             mean = manifest["mean"]
             attribute = manifest["number"]
-            partition = tuple(map(float, manifest["partition"]))
+            partition = _edges("partition", manifest["partition"])
             number_schema(attribute, partition)
             return cls(
                 attribute=attribute,
@@ -413,6 +480,16 @@ def _consumer_section(consumer: ConsumerHistogram) -> Mapping[str, object]:
     }
 
 
+def _edges(name: str, data: Sequence[float]) -> tuple[float, ...]:
+    """Finite numbers of a manifest in rising order."""
+    edges = tuple(map(float, data))
+    rising = all(low < high for low, high in pairwise(edges))
+    # A comparison with NaN is false.
+    if not rising or not all(abs(edge) < _MAX_FIGURE for edge in edges):
+        raise ValueError(f"{name} is {data!r}, not finite numbers in order"[:200])
+    return edges
+
+
 def _read_consumer(data: JsonMapping) -> ConsumerHistogram:
     edges, estimates, errors = (
         np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors")
@@ -451,7 +528,7 @@ def _pack_cells(cells: CellEstimates) -> bytes:
 
 def _unpack_cells(data: bytes) -> CellEstimates:
     meta, arrays = unpack(data)
-    partition = Partition(tuple(map(float, meta["edges"])))
+    partition = Partition(_edges("edges", meta["edges"]))
     if partition.cells < 1:
         raise ReportError("the cells of a histogram have no edges")
     population = check_whole("population", meta["population"], 1)

@@ -14,6 +14,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from dither.display import printable
 from dither.notice import shown_certainty, shown_epsilon
 from dither.release.words import likelihood_factor
 
@@ -48,7 +49,7 @@ def render_page(
         "facts": (),
         "contents": [],
     }
-    return _environment(folder).get_template(template).render(head | values)
+    return printable(_environment(folder).get_template(template).render(head | values))
 
 
 def render_part(template: str, **values: object) -> Markup:
@@ -72,7 +73,7 @@ def sentence(words: str) -> str:
     return begun + ("" if words[-1:] in (".", "!", "?") else ".")
 
 
-def breakable(text: object) -> Markup:
+def _breakable(text: object) -> Markup:
     """Allow line breaks after punctuation in a name, and inside very long words."""
     words = re.split(r"(?<=[_/.,;:|·-])(?=\w)(?!(?<=\d[.,:/-])\d)", str(text))
     return Markup("<wbr>").join(piece for word in words for piece in _pieces(word))
@@ -90,7 +91,7 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d, %H:%M UTC")
 
 
-def uncapitalised(words: str) -> str:
+def _uncapitalised(words: str) -> str:
     """A sentence as it goes on after a colon."""
     return words[:1].lower() + words[1:]
 
@@ -110,7 +111,7 @@ def _environment(folder: Path | None = None) -> Environment:
         extensions=["jinja2.ext.do"],
     )
     made.filters |= {
-        "breakable": breakable,
+        "breakable": _breakable,
         "certainty": shown_certainty,
         "counted": counted,
         "epsilon": shown_epsilon,
@@ -119,6 +120,6 @@ def _environment(folder: Path | None = None) -> Environment:
         "moment": moment,
         "percent": percent,
         "sentence": sentence,
-        "uncapitalised": uncapitalised,
+        "uncapitalised": _uncapitalised,
     }
     return made

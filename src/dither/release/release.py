@@ -14,15 +14,14 @@ import narwhals as nw
 import numpy as np
 
 from dither import __version__
-from dither.checks import check_choice, check_whole
-from dither.display import Picture, as_pandas, as_polars
+from dither.checks import check_choice, check_whole_or_none
+from dither.display import Picture, as_pandas, as_polars, printable
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import Marginal, Model
 from dither.fit.ruled import core_of
 from dither.mechanisms import check_spent
 from dither.methods import Diagnostics, EarlierReports, MethodRun, method, restore
 from dither.methods.histogram.consumer import Partition
-from dither.methods.histogram.estimates import consistent_counts
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
 from dither.notice import Notice, notice_from_json
@@ -39,6 +38,8 @@ from dither.release.folder import (
     MANIFEST,
     REPORT,
     SCHEMA,
+    check_digests,
+    file_digests,
     mixed,
     read_manifest,
     reading,
@@ -59,7 +60,7 @@ from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
 from dither.schema.table import Layout, decode, plain_layout
-from dither.types import Floats, JsonMapping, JsonObject, NativeTable, Progress
+from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 
 _CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {
     "table": TableContent,
@@ -242,45 +243,17 @@ class Release:
         """
         parameters = dict(machine.plain_parameters())
         parameters.pop("consumers", None)
-        common: JsonObject = {
-            "attribute": attribute,
-            "low": machine.low,
-            "high": machine.high,
-            "mechanisms": machine.mechanisms,
-            "bits_per_report": machine.bits,
-            "clip": not call.simulated and machine.campaign.schema.attributes[0].clip,
-        }
+        clip = not call.simulated and machine.campaign.schema.attributes[0].clip
         if isinstance(machine, Mean):
-            mean = machine.answer()
-            participants = mean.people
-            ends = (machine.low, machine.high)
-            content = NumberContent(partition=ends, collected_mean=mean, **common)
+            content = NumberContent.from_mean(machine, attribute, clip=clip)
+            participants = machine.answer().people
         else:
             assert partition is not None
-            answer = machine.answer()
+            content = NumberContent.from_histograms(
+                machine, attribute, partition, consistent=consistent, clip=clip
+            )
             participants = machine.population
             facts = {"notes": machine.diagnostics().to_json(), **facts}
-            estimates: Sequence[Floats] = answer.likely or answer.counts
-            if consistent:
-                memberships = [partition.membership(c) for c in machine.consumers]
-                estimates = consistent_counts(
-                    memberships, answer.counts, answer.variances, participants
-                )
-            figures = zip(
-                machine.consumers, estimates, answer.counts, answer.variances, strict=True
-            )
-            content = NumberContent(
-                partition=partition.edges,
-                consumers=tuple(
-                    ConsumerHistogram(
-                        c.name, np.asarray(c.edges), estimate, np.sqrt(variance), raw, c.epsilon
-                    )
-                    for c, estimate, raw, variance in figures
-                ),
-                consistent=consistent,
-                cells=answer.cells,
-                **common,
-            )
         chosen = method(machine.method)
         return cls(
             **{
@@ -304,6 +277,7 @@ class Release:
             raise PrivacyError(
                 "a release without privacy has no finite epsilon", where="epsilon_achieved"
             )
+        check_whole_or_none("participants", self.participants, 0)
         if self.truth is not None and not self.simulated:
             raise ParameterError(
                 "a release that was not simulated cannot know the truth", where="truth"
@@ -344,7 +318,7 @@ class Release:
     @property
     def simulated(self) -> bool:
         """Whether rows of a table played the participants."""
-        return self.call.simulated and self.kind != "cells"
+        return self.call.simulated and self.content.from_participants
 
     @property
     def no_privacy(self) -> bool:
@@ -577,8 +551,6 @@ class Release:
         return self.content.questions(self)
 
     def _only_attribute(self) -> str:
-        if isinstance(self.content, NumberContent):
-            return self.content.attribute
         if len(self.schema) != 1:
             raise ParameterError(
                 f"name the attribute; there are {', '.join(self.schema.names[:12])}",
@@ -678,6 +650,7 @@ class Release:
         def write(folder: Path) -> None:
             started = clock()
             self.content.write(self, folder, form)
+            digests = file_digests(folder, self.content.files)
             write_json(self.schema.to_json(), folder / SCHEMA)
             page = folder / REPORT
             # The page shows the truth, so it is as confidential as the table.
@@ -685,7 +658,7 @@ class Release:
                 make_private(page)
             page.write_text(self.report(), encoding="utf-8")
             timed = self if self.kind != "table" else self._timed("report", clock() - started)
-            write_json(timed.to_json(), folder / MANIFEST)
+            write_json({**timed.to_json(), "files": digests}, folder / MANIFEST)
 
         return write_folder(directory, FILES, write, overwrite=overwrite)
 
@@ -731,13 +704,13 @@ class Release:
             **self.content.manifest(self),
         }
 
-    def __getstate__(self) -> JsonObject:
+    def __getstate__(self) -> dict[str, object]:
         """Everything but the truth of a simulation, which is written nowhere."""
         state = {name: value for name, value in vars(self).items() if name != "_questions"}
         return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
-        return f"Release({self.content.describe(self)})"
+        return printable(f"Release({self.content.describe(self)})")
 
 
 def load_release(directory: str | Path) -> Release:
@@ -771,6 +744,7 @@ def load_release(directory: str | Path) -> Release:
     with reading(folder / MANIFEST):
         if manifest.get("schema_fingerprint", schema.fingerprint) != schema.fingerprint:
             raise mixed(folder, MANIFEST, SCHEMA)
+    check_digests(folder, content_class.files, manifest.get("files"))
     content = content_class.read(folder, manifest, schema, call)
     with reading(folder / MANIFEST):
         facts = {name: _plain_field(name, manifest[name]) for name in _PLAIN_FIELDS}
@@ -780,7 +754,7 @@ def load_release(directory: str | Path) -> Release:
             content=content,
             schema=schema,
             epsilon_achieved=math.inf if spent is None else spent,
-            participants=_participants(manifest),
+            participants=manifest["participants"],
             warnings=tuple(notice_from_json(entry) for entry in manifest["warnings"]),
             **facts,
         )
@@ -814,13 +788,6 @@ def _check_call(call: Call, manifest: JsonMapping) -> None:
     if not isinstance(call.simulated, bool) or not isinstance(call.no_privacy, bool):
         raise ValueError("the call does not say whether it was a simulation")
     check_seed(call.seed)
-
-
-def _participants(manifest: JsonMapping) -> int | None:
-    count = manifest["participants"]
-    if count is None and manifest["kind"] == "cells":
-        return None
-    return check_whole("participants", count, 1 if manifest["kind"] == "table" else 0)
 
 
 def _plain_field(name: str, value: Any) -> Any:

@@ -202,7 +202,7 @@ def draw_tally(
         )
     known = {} if known is None else known
     tally = CountTally(plan)
-    asked = [people] * len(plan.questions) if plan.split else whole_shares(people, plan.shares)
+    asked = [people] * len(plan.questions) if plan.split else _whole_shares(people, plan.shares)
     for i, (question, n) in enumerate(zip(plan.questions, asked, strict=True)):
         if n == 0:
             continue
@@ -230,7 +230,7 @@ def _asked_marginal(model: Model, question: Question) -> Floats:
     return grouped_marginal(model, question.attributes, groups)
 
 
-def whole_shares(people: int, shares: Sequence[float]) -> list[int]:
+def _whole_shares(people: int, shares: Sequence[float]) -> list[int]:
     """Whole numbers that add up to `people`, each within one of its share.
 
     Not `apportion`: its largest remainders put some people elsewhere, which would move
@@ -346,9 +346,9 @@ def prepare_bootstrap(
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
 
 
-def _chosen(parameters: JsonMapping, facts: Diagnostics) -> JsonObject:
+def _chosen(parameters: JsonMapping, facts: Diagnostics) -> dict[str, object]:
     """Choices of the release's fit that replicates reuse: tied pairs, whole tables or pairs."""
-    chosen: JsonObject = {}
+    chosen: dict[str, object] = {}
     if "edges" in parameters:
         edges = facts.fitted_edges
         chosen["edges"] = parameters["edges"] if edges is None else edges
@@ -380,10 +380,10 @@ def _machine_of(source: Release | MethodRun) -> Release | MethodRun:
     return source
 
 
-def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonObject]:
+def _facts(source: Release | MethodRun) -> tuple[str, Schema, float, int, JsonMapping]:
     if not isinstance(source, MethodRun):
-        given = dict(source.parameters)
-        return source.method, source.schema, source.epsilon_asked, source.people, given
+        parameters = source.parameters
+        return source.method, source.schema, source.epsilon_asked, source.people, parameters
     campaign = source.campaign
     given = source.plain_parameters()
     return source.method, campaign.schema, campaign.epsilon, campaign.participants, given

@@ -68,7 +68,7 @@ class _Card:
 
 
 @dataclass(frozen=True)
-class Graph:
+class _Graph:
     """The dependency graph, its strongest pairs as rows, and the numbers that it omits."""
 
     chart: Markup
@@ -97,7 +97,10 @@ class _PairCard:
 
 @dataclass(frozen=True)
 class ReportBody:
-    """The content of a report: sections as HTML, their anchors and headings, and the lead."""
+    """The content of a report: sections as HTML, their anchors and headings, and the lead.
+
+    `title` is the page's title in a browser, by default the heading.
+    """
 
     html: Markup
     contents: Sequence[tuple[str, str]]
@@ -105,18 +108,14 @@ class ReportBody:
     subtitle: str
     facts: Sequence[tuple[str, object]]
     citation: str
+    title: str = ""
 
 
 def render_body(release: Release, body: ReportBody) -> str:
     """A whole page around the content of a report."""
-    title = body.heading
-    if release.kind == "table":
-        source = "" if release.call.table is None else f" · {release.call.table}"
-        spent = shown_epsilon(release.epsilon_achieved, 4)
-        title = f"Dither release: {release.method}, epsilon {spent}{source}"
     return render_page(
         "report.html",
-        title=title,
+        title=body.title or body.heading,
         heading=body.heading,
         subtitle=body.subtitle,
         version=release.dither_version,
@@ -164,10 +163,10 @@ def table_report(release: Release) -> ReportBody:
         ],
         seconds=_seconds(release.seconds),
         run=_run(release),
-        citation=citation(release),
+        citation=_citation(release),
         lead=_rerun_lead(release),
-        command=rerun_command(release),
-        python=rerun_python(release),
+        command=_rerun_command(release),
+        python=_rerun_python(release),
     )
     return ReportBody(
         html=html,
@@ -181,7 +180,8 @@ def table_report(release: Release) -> ReportBody:
             ("Synthetic rows", f"{release.rows:,}"),
             ("Rounds", release.rounds),
         ),
-        citation=citation(release),
+        citation=_citation(release),
+        title=f"Dither release: {release.method}, epsilon {spent}{source}",
     )
 
 
@@ -315,12 +315,12 @@ def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
     )
 
 
-def _graph(release: Release, pairs: Sequence[Pair]) -> Graph:
+def _graph(release: Release, pairs: Sequence[Pair]) -> _Graph:
     edges = graph_edges(pairs)
     involved = {name for pair in edges for name in (pair.first, pair.second)}
     whole = len(release.schema) <= WHOLE_SCHEMA
     names = [name for name in release.schema.names if whole or name in involved]
-    return Graph(
+    return _Graph(
         chart=dependency_chart(names, edges),
         rows=[(f"{pair.first} and {pair.second}", f"{pair.bits:.4f}") for pair in edges],
         names=len(names),
@@ -443,9 +443,9 @@ def check_table_report(release: Release) -> None:
         _round(entry)
     _seconds(release.seconds)
     _run(release)
-    rerun_command(release)
-    rerun_python(release)
-    citation(release)
+    _rerun_command(release)
+    _rerun_python(release)
+    _citation(release)
     try:
         render_part("report_notes.html", release=release, contents=[])
     except TemplateError as error:
@@ -476,7 +476,7 @@ def _run(release: Release) -> Rows:
 # Citation, and how to repeat a release or its questions.
 
 
-def rerun_command(release: Release) -> str | None:
+def _rerun_command(release: Release) -> str | None:
     """The command that repeats the release.
 
     With a seed it makes the same release from the same table, otherwise one with new
@@ -489,7 +489,7 @@ def rerun_command(release: Release) -> str | None:
     )
 
 
-def rerun_python(release: Release) -> str:
+def _rerun_python(release: Release) -> str:
     """The same in Python; after a collection, how to read the release and its intervals."""
     if release.simulated:
         return python_code(release.call)
@@ -513,7 +513,7 @@ def _rerun_lead(release: Release) -> tuple[str, str]:
     return "The very same release from the same table, on the command line:", "In Python:"
 
 
-def citation(release: Release) -> str:
+def _citation(release: Release) -> str:
     """One sentence that identifies this release."""
     kind = "simulated release" if release.simulated else "release"
     if release.no_privacy:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import narwhals as nw
 import numpy as np
 
+from dither.checks import check_whole
 from dither.errors import DitherError, InputError, ParameterError, PrivacyError, ReportError
 from dither.fit import Marginal, Model, model_from_bytes
 from dither.fit.ruled import grouped_marginal, told_within_groups
@@ -98,6 +99,7 @@ class TableContent:
     """
 
     kind: ClassVar[Kind] = "table"
+    from_participants: ClassVar[bool] = True
     files: ClassVar[tuple[str, ...]] = (
         "synthetic.parquet",
         "synthetic.csv",
@@ -127,6 +129,7 @@ class TableContent:
 
     def check(self, release: Release) -> None:
         """See `Content`."""
+        check_whole("participants", release.participants, 1)
         if self.model.schema.fingerprint != release.schema.fingerprint:
             raise ParameterError(
                 "the model was fitted to another schema than the release's", where="schema"
@@ -285,26 +288,26 @@ def number_units(schema: Schema, table: NativeTable) -> dict[str, float]:
     return units | {a.name: a.unit for a in schema if a.unit is not None}
 
 
+@dataclass(frozen=True)
 class _ModelSums:
     """Sums over cells of the model, with errors read off its replicates."""
 
-    def __init__(
-        self, release: Release, content: TableContent, progress: Progress | None, reason: str
-    ) -> None:
-        self._release, self._content = release, content
-        self._progress, self._reason = progress, reason
+    release: Release
+    content: TableContent
+    progress: Progress | None
+    reason: str
 
     @cached_property
     def _replicates(self) -> Bootstrap | str:
         """The replicates, or the reason for having none."""
-        if self._content.replicates is not None:
-            return self._content.replicates
-        if self._reason:
-            return self._reason
-        if self._release.no_privacy:
+        if self.content.replicates is not None:
+            return self.content.replicates
+        if self.reason:
+            return self.reason
+        if self.release.no_privacy:
             return "no interval: this release was made from the true records, without any noise"
         try:
-            return prepare_bootstrap(self._release, progress=self._progress)
+            return prepare_bootstrap(self.release, progress=self.progress)
         except DitherError as error:
             return f"no interval can be computed for this release: {error}"
 
@@ -313,7 +316,7 @@ class _ModelSums:
         weights, replicates = np.stack(questions), self._replicates
         if not isinstance(replicates, str):
             return replicates.linear(grid.names, grid.groups, weights)
-        marginal = grouped_marginal(self._content.model, grid.names, grid.groups)
+        marginal = grouped_marginal(self.content.model, grid.names, grid.groups)
         estimates = weights.reshape(len(weights), -1) @ marginal.ravel()
         unknown = np.full((len(weights),) * 2, np.nan)
         return LinearAnswer(estimates, unknown, math.inf, "model", replicates)

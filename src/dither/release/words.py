@@ -58,10 +58,10 @@ def in_words(notes: JsonMapping) -> Rows:
     ]
 
 
-def plain_number(value: float, digits: int = 4) -> str:
+def _plain_number(value: float, digits: int = 4) -> str:
     """Format a number with few digits, commas, and a power of ten if very small or large.
 
-    >>> [plain_number(v) for v in (16710.0755, 0.05, 7.65e-287, 3.0, 1.5e15)]
+    >>> [_plain_number(v) for v in (16710.0755, 0.05, 7.65e-287, 3.0, 1.5e15)]
     ['16,710', '0.05', '8 × 10⁻²⁸⁷', '3', '1.5 × 10¹⁵']
     """
     if value == int(value) and abs(value) < 1e15:
@@ -89,7 +89,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, (int, float)):
-        return plain_number(value)
+        return _plain_number(value)
     if isinstance(value, Mapping):
         return "; ".join(f"{name.replace('_', ' ')} {_value(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -116,13 +116,13 @@ def _mixture(fit: Mapping[str, object]) -> str:
     parts = []
     if {"starts", "components", "iterations"} <= numbers.keys():
         starts, components, steps = (
-            plain_number(numbers[key]) for key in ("starts", "components", "iterations")
+            _plain_number(numbers[key]) for key in ("starts", "components", "iterations")
         )
         parts.append(f"{starts} mixtures of {components} products each, {steps} steps, averaged")
     if {"cells", "chi2", "degrees_of_freedom"} <= numbers.keys():
         parts.append(
-            f"{plain_number(numbers['cells'])} measured figures fitted, chi-square {plain_number(numbers['chi2'])}, "
-            f"{plain_number(round(numbers['degrees_of_freedom']))} degrees of freedom spent"
+            f"{_plain_number(numbers['cells'])} measured figures fitted, chi-square {_plain_number(numbers['chi2'])}, "
+            f"{_plain_number(round(numbers['degrees_of_freedom']))} degrees of freedom spent"
         )
     if "dependence_kept" in numbers:
         parts.append(
@@ -143,7 +143,7 @@ def _screen(screen: Mapping[str, object]) -> str:
         text = f"{100 * share:g}\N{NO-BREAK SPACE}% of the people, {attributes} attributes, {text}"
     p_value = screen.get("p_value")
     if isinstance(p_value, (int, float)):
-        chance = plain_number(p_value) if p_value >= 1e-4 else "less than 0.0001"
+        chance = _plain_number(p_value) if p_value >= 1e-4 else "less than 0.0001"
         text += f"; the chance of such answers without any dependence is {chance}"
     return text[:1].upper() + text[1:] + "."
 
@@ -245,7 +245,7 @@ def _readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
         )
     return (
         f"{start} sees only the release, not the reports, learns at most as much about one person's record as "
-        f"{shown_bound(known)}-differential privacy allows, even knowing who was asked what: at worst a person is one of "
+        f"{_shown_bound(known)}-differential privacy allows, even knowing who was asked what: at worst a person is one of "
         f"{known.people:,} whose reports were added up."
     )
 
@@ -256,7 +256,7 @@ def hidden_sentence(central: CentralGuarantee) -> str | None:
         return None
     return (
         "A reader who does not know which question the person was asked learns at most as much as "
-        f"{shown_bound(central.hidden)}-differential privacy allows: at worst a person is then one "
+        f"{_shown_bound(central.hidden)}-differential privacy allows: at worst a person is then one "
         f"of {central.hidden.people:,}."
     )
 
@@ -264,7 +264,7 @@ def hidden_sentence(central: CentralGuarantee) -> str | None:
 _WORDS_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def shown_bound(bound: Bound) -> str:
+def _shown_bound(bound: Bound) -> str:
     """(epsilon, delta), both rounded up."""
     delta = shown_epsilon(bound.delta, 2)
     factor, e, power = delta.partition("e")

@@ -15,6 +15,7 @@ from dither.display import (
     bar_chart,
     html_list,
     html_table,
+    printable,
     share,
     short_number,
     stand_alone,
@@ -78,15 +79,19 @@ class Answer:
     def _against(self, other: Answer, sign: str, kind: type[Difference] | type[Ratio]) -> Answer:
         if not isinstance(other, Answer):
             return NotImplemented
+        for answer in (self, other):
+            if answer._quantity is None:
+                raise ParameterError(
+                    f"{answer.asked} cannot be set against another answer: "
+                    "only shares can, and means of a table",
+                    where=sign,
+                )
         if self._source is None or self._source is not other._source:
             raise ParameterError(
                 "only answers of one release can be set against each other", where="release"
             )
-        if self._quantity is None or other._quantity is None:
-            raise ParameterError(
-                "quantiles cannot be set against each other: only shares and means",
-                where="quantile",
-            )
+        assert self._quantity is not None
+        assert other._quantity is not None
         asked = f"({self.asked}) {sign} ({other.asked})"
         return self._source.answer(kind(self._quantity, other._quantity), self.level, asked)
 
@@ -124,7 +129,7 @@ class Answer:
 
     def __repr__(self) -> str:
         lines = [f"Answer({self.asked}: {self})", *(f"  {warning}" for warning in self.warnings)]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         headings = ("", "estimate", interval_heading(self.level), "people")
@@ -246,7 +251,8 @@ class AnswerTable:
             )
         if len(self) > 12:
             lines.append(f"  … and {len(self) - 12:,} smaller ones")
-        return "\n".join([*lines, *(f"  {warning}" for warning in self.warnings)])
+        lines += [f"  {warning}" for warning in self.warnings]
+        return printable("\n".join(lines))
 
     def _repr_html_(self) -> str:
         together = " (all of them together)" if self.simultaneous else ""

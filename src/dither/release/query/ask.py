@@ -49,7 +49,7 @@ _STEPS = 8
 _MAX_POINTS = 4_000
 
 
-def invert(
+def _invert(
     ends: tuple[Floats, Floats], sums: Floats, covariance: Floats, level: float, reach: float
 ) -> tuple[float, float, float]:
     """The quantile of a share `level`, and its interval; NaN if unknown.
@@ -108,6 +108,7 @@ class Inquiry:
         units: The unit of an attribute's numbers, where known.
         linear: Estimates weighted sums over cells, as shares of all people.
         population: The number of people.
+        warnings: What holds for every answer.
     """
 
     def __init__(
@@ -116,8 +117,10 @@ class Inquiry:
         units: Mapping[str, float],
         linear: LinearSource,
         population: float,
+        warnings: tuple[Notice, ...] = (),
     ) -> None:
         self.reader = Reader(schema, units)
+        self.warnings = warnings
         self._linear, self._population = linear, population
 
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
@@ -161,7 +164,7 @@ class Inquiry:
         if estimate.divisor_unsure:
             notes.append(UNSURE_DIVISOR)
         bounds = self._bounds(quantity)
-        low, high = _ends(np.array(estimate.low), np.array(estimate.high), bounds)
+        low, high = np.clip([estimate.low, estimate.high], *bounds)
         return Answer(
             asked=asked,
             estimate=float(np.clip(estimate.value, *bounds)),
@@ -172,7 +175,7 @@ class Inquiry:
             people=self._people(quantity, evaluation),
             basis=answer.basis,
             unit=_unit(quantity),
-            warnings=tuple(dict.fromkeys([*notes, *_cautions(answer)])),
+            warnings=self._warnings(notes, answer),
             _quantity=quantity,
             _source=self,
         )
@@ -225,7 +228,7 @@ class Inquiry:
             for i, values in enumerate(labels)
         )
         asked = question_words("share", where, given)
-        warnings = tuple(dict.fromkeys([*notes, *_cautions(answer)]))
+        warnings = self._warnings(notes, answer)
         return AnswerTable(
             asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
@@ -267,18 +270,18 @@ class Inquiry:
         covariance, scale = answer.covariance[np.ix_(kept, kept)], self.reader.scales[found.name]
         rows = []
         for one in wanted:
-            places = invert(
+            places = _invert(
                 ends, answer.estimates[kept], covariance, one, _reach(level, answer.freedom)
             )
             estimate, low, high = (
                 place if math.isnan(place) else scale.rounded(place) for place in places
             )
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
-        notes = [*notes_of([who]), *_spread_in_bins(found, scale), *_cautions(answer)]
+        notes = [*notes_of([who]), *_spread_in_bins(found, scale)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = question_words(f"quantiles of {found.name}", where, given)
-        warnings = tuple(dict.fromkeys(notes))
+        warnings = self._warnings(notes, answer)
         return AnswerTable(
             asked, ("level",), tuple(rows), level, answer.basis, unit="number", warnings=warnings
         )
@@ -298,10 +301,17 @@ class Inquiry:
             values = scale.numbers(side.parts.middles)
         return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
 
+    def _warnings(self, notes: Sequence[Notice], answer: LinearAnswer) -> tuple[Notice, ...]:
+        cautions = [Notice("caution", answer.caution)] if answer.caution else []
+        if np.isnan(answer.covariance).any():
+            reason = answer.caution or "no interval can be had for this question"
+            cautions = [Notice("no-interval", reason)]
+        return tuple(dict.fromkeys([*notes, *cautions, *self.warnings]))
+
     def _people(self, quantity: Quantity, evaluation: Evaluation) -> float | None:
         if isinstance(quantity, (Difference, Ratio)):
             return None
-        share = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
+        share, _ = evaluation.sum(quantity.top if isinstance(quantity, Share) else quantity.base)
         return float(np.clip(share, 0.0, 1.0)) * self._population
 
     def _bounds(self, quantity: Quantity) -> tuple[float, float]:
@@ -322,7 +332,7 @@ class Inquiry:
         out = []
         for reach in _reaches(quantity):
             base = Sum(reach.who)
-            total, people = evaluation.sum(reach), evaluation.sum(base)
+            total, people = (evaluation.sum(one)[0] for one in (reach, base))
             if total > 1e-12 and people > 0:
                 words = (
                     f"{reach.of} is known by bins, and people are taken as evenly spread in each; however they lie in them, "
@@ -378,11 +388,8 @@ def _shares(
     top, variances = answer.estimates[:count], np.diag(answer.covariance)[:count]
     if not conditional:
         errors = np.sqrt(np.maximum(variances, 0.0))
-        return (
-            np.clip(top, 0.0, 1.0),
-            errors,
-            *_ends(top - reach * errors, top + reach * errors, (0.0, 1.0)),
-        )
+        low, high = np.clip([top - reach * errors, top + reach * errors], 0.0, 1.0)
+        return np.clip(top, 0.0, 1.0), errors, low, high
     base, crossed, spread = (
         answer.estimates[-1],
         answer.covariance[:count, -1],
@@ -395,21 +402,12 @@ def _shares(
     shares = top / base
     errors = np.sqrt(np.maximum(variances - 2 * shares * crossed + shares**2 * spread, 0.0)) / base
     errors = np.where(np.isnan(low), np.nan, errors)
-    return (np.clip(shares, 0.0, 1.0), errors, *_ends(low, high, (0.0, 1.0)))
-
-
-def _ends(low: Floats, high: Floats, bounds: tuple[float, float]) -> tuple[Floats, Floats]:
-    return np.clip(low, *bounds), np.clip(high, *bounds)
+    low, high = np.clip([low, high], 0.0, 1.0)
+    return np.clip(shares, 0.0, 1.0), errors, low, high
 
 
 def _known(value: Floats | float) -> float | None:
     return None if math.isnan(value) else float(value)
-
-
-def _cautions(answer: LinearAnswer) -> list[Notice]:
-    if np.isnan(answer.covariance).any():
-        return [Notice("no-interval", answer.caution or "no interval can be had for this question")]
-    return [Notice("caution", answer.caution)] if answer.caution else []
 
 
 def _unit(quantity: Quantity) -> Unit:

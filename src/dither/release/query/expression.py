@@ -124,42 +124,6 @@ class Condition:
     notes: tuple[Notice, ...] = field(default=(), compare=False)
 
 
-def compare(
-    attribute: Attribute, operator: Operator, value: object, scale: Scale | None
-) -> Condition:
-    """The condition that compares an attribute with a value.
-
-    Raises:
-        ParameterError: The comparison is not defined for the attribute.
-    """
-    if value is None or (value == MISSING and value not in attribute.codes):
-        return _missing(attribute, operator)
-    if scale is not None:
-        return _compare_numbers(attribute, operator, value, scale)
-    if operator == "==":
-        return Condition(attribute.name, frozenset((_code(attribute, value),)))
-    return Condition(attribute.name, frozenset(_ordered_codes(attribute, operator, value)))
-
-
-def between(attribute: Attribute, low: object, high: object, scale: Scale | None) -> Condition:
-    """The condition that a number is in [low, high); None leaves an end open."""
-    if scale is None:
-        raise ParameterError(
-            f"{attribute.name} is {attribute.kind}: a range (low, high) is for numbers; list the values instead",
-            where=attribute.name,
-        )
-    ends = [-math.inf, math.inf]
-    notes: tuple[Notice, ...] = ()
-    for i, end in enumerate((low, high)):
-        if end is not None:
-            found = compare(attribute, "<", end, scale)
-            ends[i] = found.spans[0][1]
-            notes += found.notes
-    return Condition(
-        attribute.name, spans=((ends[0], ends[1]),) if ends[0] < ends[1] else (), notes=notes
-    )
-
-
 def _suggestion(word: str, known: Collection[str]) -> str:
     """`; did you mean 'x'?` if a similar word is known, otherwise the known words."""
     folded = {name.casefold(): name for name in known}
@@ -335,13 +299,13 @@ class All:
 
 
 @dataclass(frozen=True)
-class Some:
+class _Some:
     """People for whom some of it holds."""
 
     parts: tuple[Node, ...]
 
 
-Node = Constant | Condition | Not | All | Some
+Node = Constant | Condition | Not | All | _Some
 EVERYONE = Constant(True)
 
 
@@ -359,7 +323,7 @@ def conditions(node: Node) -> Iterator[Condition]:
         yield node
     elif isinstance(node, Not):
         yield from conditions(node.part)
-    elif isinstance(node, (All, Some)):
+    elif isinstance(node, (All, _Some)):
         for part in node.parts:
             yield from conditions(part)
 
@@ -399,7 +363,7 @@ class Reader:
             raise ParameterError(
                 f"a question is text or a mapping, not {type(where).__name__}", where="where"
             )
-        return _Text(self, where).read()
+        return _Text(self, " ".join(where.split("\n")).strip()).read()
 
     def attribute(self, name: object) -> Attribute:
         """The attribute of a name, or a suggestion."""
@@ -416,8 +380,36 @@ class Reader:
         return self.schema[str(name)]
 
     def compare(self, attribute: Attribute, operator: Operator, value: object) -> Condition:
-        """See `conditions.compare`."""
-        return compare(attribute, operator, value, self.scales.get(attribute.name))
+        """The condition that compares an attribute with a value.
+
+        Raises:
+            ParameterError: The comparison is not defined for the attribute.
+        """
+        if value is None or (value == MISSING and value not in attribute.codes):
+            return _missing(attribute, operator)
+        scale = self.scales.get(attribute.name)
+        if scale is not None:
+            return _compare_numbers(attribute, operator, value, scale)
+        if operator == "==":
+            return Condition(attribute.name, frozenset((_code(attribute, value),)))
+        return Condition(attribute.name, frozenset(_ordered_codes(attribute, operator, value)))
+
+    def _between(self, attribute: Attribute, low: object, high: object) -> Condition:
+        """The condition that a number is in [low, high); None leaves an end open."""
+        if not attribute.on_line:
+            raise ParameterError(
+                f"{attribute.name} is {attribute.kind}: a range (low, high) is for numbers; list the values instead",
+                where=attribute.name,
+            )
+        ends = [-math.inf, math.inf]
+        notes: tuple[Notice, ...] = ()
+        for i, end in enumerate((low, high)):
+            if end is not None:
+                found = self.compare(attribute, "<", end)
+                ends[i] = found.spans[0][1]
+                notes += found.notes
+        spans = ((ends[0], ends[1]),) if ends[0] < ends[1] else ()
+        return Condition(attribute.name, spans=spans, notes=notes)
 
     def any_of(self, attribute: Attribute, values: Collection[object]) -> Condition:
         """People whose value is one of these."""
@@ -436,7 +428,7 @@ class Reader:
                     f"{attribute.name}: a range is (low, high), a choice of values a list",
                     where=attribute.name,
                 )
-            return between(attribute, value[0], value[1], self.scales.get(attribute.name))
+            return self._between(attribute, *value)
         listed = value if isinstance(value, (list, set, frozenset)) else None
         values = [
             one.item() if isinstance(one, np.generic) else one
@@ -468,11 +460,12 @@ _OPERATORS: dict[type[ast.cmpop], tuple[Operator, bool]] = {
 }
 
 
+@dataclass(frozen=True)
 class _Text:
-    """The tree of a text."""
+    """The tree of a text without line breaks."""
 
-    def __init__(self, reader: Reader, text: str) -> None:
-        self.reader, self.text = reader, " ".join(text.split("\n")).strip()
+    reader: Reader
+    text: str
 
     def read(self) -> Node:
         flat = self.text
@@ -510,7 +503,7 @@ class _Text:
             )
         if isinstance(node, ast.BoolOp):
             parts = tuple(self._node(part, depth + 1) for part in node.values)
-            return All(parts) if isinstance(node.op, ast.And) else Some(parts)
+            return All(parts) if isinstance(node.op, ast.And) else _Some(parts)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return Not(self._node(node.operand, depth + 1))
         if isinstance(node, ast.Compare):

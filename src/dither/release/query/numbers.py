@@ -7,7 +7,7 @@ from a population is not in the intervals, as for histograms.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -49,8 +49,12 @@ from dither.release.query.expression import (
     conditions,
     question_words,
 )
+from dither.release.query.quantities import Difference, Quantity, Share
 from dither.schema import Attribute, Schema
 from dither.schema.attribute import MAX_VALUES
+from dither.types import Floats
+
+Spans = Sequence[tuple[float, float]]
 
 COARSE = Notice(
     "coarse-cells",
@@ -89,27 +93,72 @@ class NumberInquiry:
                 value=(low, high),
             )
         asked = f"share in [{low:,.10g}, {high:,.10g})"
-        if low <= first and high >= last:
-            people = float(self.cells.population)
-            return Answer(asked, 1.0, 1.0, 1.0, 0.0, level, people, self._basis)
-        partition = self.cells.partition
-        question = at_the_end(partition) if low == last else inside(partition, low, high)
-        return self._share(asked, question, level)
+        if low == last:
+            return self._share(asked, at_the_end(self.cells.partition), level)
+        return self.share_of([(max(low, first), min(high, last))], level, asked)
 
     def share_of(
         self, intervals: Sequence[tuple[float, float]], level: float, asked: str
     ) -> Answer:
         """The share of people in a union of disjoint intervals within the range, in order."""
         check_between("level", level, 0, 1, ends="()")
-        if len(intervals) == 1:
-            return replace(self.share(*intervals[0], level), asked=asked)
-        if not intervals:
-            return Answer(asked, 0.0, 0.0, 0.0, 0.0, level, 0.0, self._basis)
-        parts = [inside(self.cells.partition, low, high).mean for low, high in intervals]
-        share = np.clip(np.sum(parts, axis=0), 0.0, 1.0)
-        spread = share * (1 - share)
-        question = Functional(share, spread, (share == 1).astype(float), (share > 0).astype(float))
-        return self._share(asked, question, level)
+        if not intervals or self._is_whole(intervals):
+            share = float(len(intervals))
+            people = share * self.cells.population
+            answer = Answer(asked, share, share, share, 0.0, level, people, self._basis)
+        else:
+            answer = self._share(asked, self._gain(intervals, ()), level)
+        where = Condition("", spans=tuple(intervals))
+        return replace(answer, _quantity=Share(where), _source=self)
+
+    def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
+        """See `Source`. The difference of two shares is a sum over cells, as each of them is."""
+        if not isinstance(quantity, Difference):
+            raise ParameterError(
+                "answers about one number can be subtracted, not divided: a share that is known "
+                "up to an interval inside its cells has no interval for a quotient",
+                where="/",
+            )
+        first, second = (self._spans(part) for part in (quantity.first, quantity.second))
+        # The share of all people is one, whatever the noisy cells add up to.
+        constant = float(self._is_whole(first)) - float(self._is_whole(second))
+        gained = () if self._is_whole(first) else first
+        lost = () if self._is_whole(second) else second
+        question = self._gain(_only_in(gained, lost), _only_in(lost, gained))
+        (known,) = ask(self.cells, [question])
+        known = Stretch(
+            known.estimate + constant,
+            known.least + constant,
+            known.most + constant,
+            known.errors,
+        )
+        answer = self._answer(asked, known, level, (-1.0, 1.0), self._notes(question), "share")
+        return replace(answer, people=None, _source=self)
+
+    def _spans(self, quantity: Quantity) -> Spans:
+        if isinstance(quantity, Share) and isinstance(quantity.where, Condition):
+            return quantity.where.spans
+        raise ParameterError(
+            "only two shares can be subtracted, not differences of further answers", where="-"
+        )
+
+    def _is_whole(self, intervals: Sequence[tuple[float, float]]) -> bool:
+        return list(intervals) == [self._ends]
+
+    def _gain(self, gained: Spans, lost: Spans) -> Functional:
+        """1 for a number inside `gained`, -1 inside `lost`, 0 elsewhere; both are disjoint."""
+        more, less = (self._parts(spans) for spans in (gained, lost))
+        least = np.where(less > 0, -1.0, (more == 1).astype(float))
+        most = np.where(more > 0, 1.0, -(less == 1).astype(float))
+        spread = more * (1 - more) + less * (1 - less) + 2 * more * less
+        return Functional(more - less, spread, least, most)
+
+    def _parts(self, spans: Spans) -> Floats:
+        """The part of each cell that lies in disjoint intervals."""
+        parts = np.zeros(self.cells.partition.cells)
+        for low, high in spans:
+            parts += inside(self.cells.partition, low, high).mean
+        return np.clip(parts, 0.0, 1.0)
 
     def _share(self, asked: str, question: Functional, level: float) -> Answer:
         (known,) = ask(self.cells, [question])
@@ -121,14 +170,10 @@ class NumberInquiry:
         check_between("level", level, 0, 1, ends="()")
         first, last = self._ends
         asked = f"share below {value:,.10g}"
-        if value <= first or value > last:
-            share = float(value > last)
-            return Answer(
-                asked, share, share, share, 0.0, level, share * self.cells.population, self._basis
-            )
-        partition = self.cells.partition
-        question = before_the_end(partition) if value == last else inside(partition, first, value)
-        return self._share(asked, question, level)
+        if value == last:
+            return self._share(asked, before_the_end(self.cells.partition), level)
+        intervals = [(first, min(value, last))] if value > first else []
+        return self.share_of(intervals, level, asked)
 
     def mean(self, level: float) -> Answer:
         """The mean number."""
@@ -216,6 +261,18 @@ class NumberInquiry:
         return Answer(asked, estimate, low, high, error, level, people, self._basis, unit, notes)
 
 
+def _only_in(first: Spans, second: Spans) -> Spans:
+    """The numbers in the first of two sets of intervals and not in the second."""
+    ends = sorted({end for span in (*first, *second) for end in span})
+
+    def holds(spans: Spans, number: float) -> bool:
+        return any(low <= number < high for low, high in spans)
+
+    return [
+        (low, high) for low, high in pairwise(ends) if holds(first, low) and not holds(second, low)
+    ]
+
+
 def _plain(value: Any) -> Any:
     """A NumPy number as a Python one."""
     return value.item() if isinstance(value, np.generic) else value
@@ -235,36 +292,20 @@ class NumberQuestions:
 
     Args:
         schema: The one attribute.
-        cells: The estimates of the cells; None if the method keeps none.
+        inquiry: Answers from the cells; `QuestionError` if the method keeps none.
         collected_mean: The mean, if nothing else was collected.
         edges: The bins of a table by the attribute.
-        method: The method's name, for errors.
     """
 
     schema: Schema
-    cells: CellEstimates | None
+    inquiry: Callable[[], NumberInquiry]
     collected_mean: MeanAnswer | None
     edges: tuple[float, ...]
-    method: str
 
     @property
     def attribute(self) -> str:
         """The number's name."""
         return self.schema.names[0]
-
-    def inquiry(self) -> NumberInquiry:
-        """The questions that need cells; `QuestionError` without any."""
-        if self.cells is not None:
-            return NumberInquiry(self.cells)
-        rest = (
-            "the mean alone" if self.collected_mean is not None else "its consumers' counts alone"
-        )
-        raise QuestionError(
-            f"{self.method} keeps no cells to answer further questions from, it has {rest}; "
-            "collect with ranges, chp or smart",
-            where="method",
-            value=self.method,
-        )
 
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """The share of people whose number meets `where`."""

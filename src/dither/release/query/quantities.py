@@ -95,7 +95,7 @@ def sums_of(quantity: Quantity) -> list[Sum]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class _Estimate:
     """A figure with its error.
 
     `standard_error` is NaN if unknown, or if a divisor is not significantly different
@@ -117,7 +117,7 @@ class Evaluation:
         self.answer, self.reach = answer, reach
         self.divisor_unsure = False
 
-    def estimate(self, quantity: Quantity) -> Estimate:
+    def estimate(self, quantity: Quantity) -> _Estimate:
         """The figure with its interval, for sums and differences `reach` errors each way."""
         self.divisor_unsure = False
         value, gradient = self._value(quantity)
@@ -128,18 +128,15 @@ class Evaluation:
             error = low = high = math.nan
         elif pair is not None:
             low, high = self._fieller(*pair)
-        return Estimate(value, error, low, high, self.divisor_unsure)
-
-    def sum(self, asked: Sum) -> float:
-        """The estimate of one sum."""
-        return self._sum(asked)[0]
+        return _Estimate(value, error, low, high, self.divisor_unsure)
 
     def error(self, gradient: Floats) -> float:
         """The standard error of a function of the sums with this gradient; NaN if unknown."""
         variance = float(gradient @ self.answer.covariance @ gradient)
         return math.sqrt(max(variance, 0.0)) if not math.isnan(variance) else math.nan
 
-    def _sum(self, asked: Sum) -> tuple[float, Floats]:
+    def sum(self, asked: Sum) -> tuple[float, Floats]:
+        """The estimate of one sum, and its gradient."""
         gradient = np.zeros(len(self.answer.estimates))
         if asked == Sum(EVERYONE):
             return 1.0, gradient
@@ -154,7 +151,7 @@ class Evaluation:
         pair = self._quotient(quantity)
         if pair is None:
             assert not isinstance(quantity, Ratio)
-            return self._sum(quantity.top)
+            return self.sum(quantity.top)
         (a, to_a), (b, to_b) = pair
         if abs(b) <= self.reach * self.error(to_b):
             self.divisor_unsure = True
@@ -173,7 +170,7 @@ class Evaluation:
         return (
             None
             if quantity.base == Sum(EVERYONE)
-            else (self._sum(quantity.top), self._sum(quantity.base))
+            else (self.sum(quantity.top), self.sum(quantity.base))
         )
 
     def _fieller(

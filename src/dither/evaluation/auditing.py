@@ -258,7 +258,7 @@ def _favoured_outputs(
 
 
 def _expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
-    """About what `ratio_bound` gives for an event of these probabilities."""
+    """About what `_ratio_bound` gives for an event of these probabilities."""
     reach = ndtri(1 - (1 - confidence) / 2)
     spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt(
         (1 - second).clip(0) / (trials * second)
@@ -276,7 +276,7 @@ def upper_limit(hits: int, trials: int, error: float) -> float:
     return float(betaincinv(hits + 1, trials - hits, 1 - error)) if hits < trials else 1.0
 
 
-def ratio_bound(first: int, second: int, trials: int, error: float) -> float:
+def _ratio_bound(first: int, second: int, trials: int, error: float) -> float:
     """A lower bound of epsilon from the hits of both inputs, wrong with at most `error`."""
     return max(0.0, log_ratio_limit(first, second, trials, error))
 
@@ -287,7 +287,7 @@ def log_ratio_limit(first: int, second: int, trials: int, error: float) -> float
     return math.log(lower / upper) if lower > 0 else -math.inf
 
 
-def empirical_lower_bound(
+def _empirical_lower_bound(
     mechanism: Randomiser, trials: int | None, source: ByteSource, confidence: float = CONFIDENCE
 ) -> tuple[float, int]:
     """A lower bound of epsilon with the stated confidence, and the number of reports per input.
@@ -308,11 +308,11 @@ def empirical_lower_bound(
     first, second = _hits(mechanism, attack, count, source)
     error = 1 - confidence
     if attack.parts == 1:
-        return ratio_bound(int(first[1]), int(second[1]), count, error), count
+        return _ratio_bound(int(first[1]), int(second[1]), count, error), count
     sizes = np.arange(attack.parts + 1)
-    pooled = ratio_bound(int(first @ sizes), int(second @ sizes), count * attack.parts, error / 2)
+    pooled = _ratio_bound(int(first @ sizes), int(second @ sizes), count * attack.parts, error / 2)
     least = _least_hits(*pilot)
-    whole = ratio_bound(int(first[least:].sum()), int(second[least:].sum()), count, error / 2)
+    whole = _ratio_bound(int(first[least:].sum()), int(second[least:].sum()), count, error / 2)
     return max(attack.parts * pooled, whole), count
 
 
@@ -427,9 +427,17 @@ def audit(
     source: ByteSource,
     confidence: float = CONFIDENCE,
 ) -> Audit:
-    """Audit a local mechanism; the arguments are those of `empirical_lower_bound`."""
+    """Audit a local mechanism.
+
+    Args:
+        mechanism: The mechanism; reports come from `randomise`, which devices run.
+        epsilon: The guarantee that was asked for.
+        trials: Reports for each of two inputs; None for enough to give the bound power.
+        source: Random bytes.
+        confidence: The probability that the lower bound is at most the true epsilon.
+    """
     check_whole_or_none("trials", trials, MIN_TRIALS)
-    bound, made = empirical_lower_bound(mechanism, trials, source, confidence)
+    bound, made = _empirical_lower_bound(mechanism, trials, source, confidence)
     of_law, compared = _epsilon_of_law(mechanism, _attack_on(mechanism))
     finite = of_law is None or math.isfinite(of_law)
     return Audit(

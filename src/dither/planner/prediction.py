@@ -24,7 +24,7 @@ from dither.release.replicates import redraw
 from dither.schema import Schema
 from dither.types import Codes, Floats, JsonMapping, JsonObject
 
-# In units of `typical_dependence`.
+# In units of `_typical_dependence`.
 _DEPENDENCE = {"weak": 0.25, "typical": 1.0, "strong": 1.75}
 _CLASSES = 12
 # Standard deviation of a class's preferences around the common factor.
@@ -35,7 +35,7 @@ _MAX_PAIRS = 200
 _MAX_CELLS = 1 << 20
 
 
-def typical_dependence(cardinalities: Sequence[int]) -> float:
+def _typical_dependence(cardinalities: Sequence[int]) -> float:
     """The assumed mean distance of a pair from independence: 0.16 sqrt(2/k).
 
     k is the geometric mean of the cardinalities. The rule interpolates two public tables
@@ -50,7 +50,7 @@ def assumed_dependence(schema: Schema, dependence: str | float = "typical") -> f
     """A word or number as the mean total variation distance of a pair from independence."""
     if isinstance(dependence, str):
         if dependence in _DEPENDENCE:
-            return _DEPENDENCE[dependence] * typical_dependence(schema.cardinalities)
+            return _DEPENDENCE[dependence] * _typical_dependence(schema.cardinalities)
         try:
             dependence = float(dependence)
         except ValueError:
@@ -145,7 +145,7 @@ def _distance(model: Mixture) -> float:
 
 # A rough fit is enough for a forecast: fewer components, and larger sets through their pairs
 # only, change the error by a few per cent and take a tenth of the time (tests/planner).
-QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
+_QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
 _MIN_REPEATS, _MAX_REPEATS = 2, 5
 # Campaigns are repeated until the standard error of the mean is below this share of it.
 _TARGET_PRECISION = 0.03
@@ -229,7 +229,7 @@ def predict(
     """
     schema, known = population.schema, find_method(name)
     if parameters is None:
-        parameters = {k: v for k, v in QUICK.get(name, {}).items() if k in known.defaults()}
+        parameters = {k: v for k, v in _QUICK.get(name, {}).items() if k in known.defaults()}
     found: list[dict[int, float]] = []
     used: list[bool] = []
     try:
