@@ -126,8 +126,6 @@ static int check_split(const dither_announcement *a)
     return 1;
 }
 
-static int compare_mechanisms(const void *x, const void *y) { return memcmp(x, y, sizeof(dither_mechanism)); }
-
 /* The limits of a device's work and then the plan's epsilon, over the different mechanisms. */
 static int check_mechanisms(dither_announcement *a, dither_mechanism *sorted)
 {
@@ -135,11 +133,11 @@ static int check_mechanisms(dither_announcement *a, dither_mechanism *sorted)
     double digests = 0, pairs = 0, bytes = 0, epsilon, largest = 0; /* whole numbers far below 2^53 */
     long double sum = 0;
     for (uint32_t i = 0; i < n; i++) sorted[i] = a->questions[i].mechanism;
-    qsort(sorted, n, sizeof *sorted, compare_mechanisms);
+    qsort(sorted, n, sizeof *sorted, dither_compare_mechanisms);
     for (int spend = 0; spend < 2; spend++) {
         for (uint32_t i = 0, next; i < n; i = next) {
             const dither_mechanism *m = sorted + i;
-            for (next = i + 1; next < n && compare_mechanisms(m, sorted + next) == 0;) next++;
+            for (next = i + 1; next < n && dither_compare_mechanisms(m, sorted + next) == 0;) next++;
             if (spend) {
                 if (!dither_epsilon(m, &epsilon)) return 0;
                 largest = fmax(largest, epsilon);
@@ -147,6 +145,8 @@ static int check_mechanisms(dither_announcement *a, dither_mechanism *sorted)
                 continue;
             }
             if (++different > 1u << 14) return 0;
+            if (m->kind == STRATEGY) pairs += (double)m->cells * (double)m->first;
+            if (pairs > 1 << 21) return 0;
             if (m->kind != BLOOM) continue;
             double expected = 0, cells = (double)m->cells, compared = fmin(cells, 1024);
             for (uint64_t h = 0; h < m->second; h++) expected += (double)m->first / (double)(m->first - h);

@@ -1,7 +1,6 @@
-/* Dither's device side in C99: docs/reference/protocol.md, version 1, for the mechanisms grr, sue, oue, olh and
- * bloom. No dependency but the C library. Functions that return int return 1, or 0 to refuse. The locale must
- * write decimal points as "." (the default of a C program). Storing what was answered is the application's part:
- * see "What a client stores" on the page. */
+/* Dither's device side in C99: docs/reference/protocol.md, version 1. No dependency but the C library. Functions that
+ * return int return 1, or 0 to refuse. The locale must write decimal points as "." (the default of a C program).
+ * Storing what was answered is the application's part: see "What a client stores" on the page. */
 #ifndef DITHER_H
 #define DITHER_H
 
@@ -40,8 +39,10 @@ const dither_node *dither_member(const dither_node *object, const char *key); /*
 void dither_sha256(const void *data, size_t length, unsigned char digest[32]);
 
 typedef struct {
-    uint64_t kind, cells, threshold_bits, first, second, third, fourth; /* the members in the page's order */
+    uint64_t kind, cells, threshold_bits;
+    uint64_t first, second, third, fourth; /* the members in the page's order; first: how many sets a strategy has */
     uint64_t report_bytes, draw_bytes;
+    const dither_node *node; /* of a strategy, for its lists: it must outlive the mechanism */
 } dither_mechanism;
 
 int dither_mechanism_read(dither_mechanism *m, const dither_node *node);

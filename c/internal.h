@@ -19,7 +19,8 @@ int dither_compare(const dither_node *a, const dither_node *b);
 uint32_t dither_number_entries(const dither_node *list, uint32_t *numbers);
 int dither_fingerprint(const dither_node *schema, char hex[65]);
 
-enum { GRR, SUE, OUE, OLH, BLOOM };
+enum { GRR, SUE, OUE, OLH, BLOOM, SUBSET, HADAMARD, SQUARE_WAVE, STRATEGY };
+int dither_compare_mechanisms(const void *x, const void *y); /* 0 if they are equal */
 uint64_t dither_bits(uint64_t n);
 uint64_t dither_get(const unsigned char *p, uint64_t count);
 void dither_put(unsigned char *p, uint64_t n, uint64_t count);
