@@ -27,7 +27,7 @@ from collector_harness import (
     token_of,
     until,
 )
-from proxy_harness import Proxy, upload, write_certificate
+from proxy_harness import REPORTS_TYPE, Proxy, upload, write_certificate
 
 from dither.reports import Plan
 
@@ -280,7 +280,14 @@ def test_one_address_cannot_take_all_connections(
 def test_a_new_certificate_is_served_after_a_reload(
     alone: tuple[Proxy, Caller], stack: ExitStack
 ) -> None:
-    proxy, _ = alone
+    proxy, operator = alone
+    campaign = operator.create()
+    body = envelope_of(campaign, plan_of(operator.announcement(campaign)), [token_of(1)])
+    begun = stack.enter_context(closing(proxy.connect()))
+    begun.putrequest("POST", f"/v1/campaigns/{campaign}/reports")
+    begun.putheader("content-type", REPORTS_TYPE)
+    begun.putheader("content-length", str(len(body)))
+    begun.endheaders(body[:9])
     serial = write_certificate(proxy.folder)  # in place, as the page says
     proxy.reload()
     context = proxy.trusting()
@@ -297,3 +304,5 @@ def test_a_new_certificate_is_served_after_a_reload(
 
     until(serves_new)
     assert serial != proxy.serial
+    begun.send(body[9:])
+    assert begun.getresponse().status == 201, "what had begun goes on"
