@@ -8,7 +8,7 @@
 # make soak   ten times as many kills of the collector under load
 # make sbom   the components of a collector's environment as CycloneDX JSON, in build/sbom.json
 # make lock   requirements/*.txt from pyproject.toml, with uv; UPGRADE=--upgrade for new versions
-# All but the first rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL, Node.js and Java that
+# All but the first rest on `make setup`, which makes .venv and, as root on Debian, installs the browser, PostgreSQL, nginx, gcc, Node.js and Java that
 # some tests use; `make demo` installs what Dither itself needs and nothing else.
 
 PYTHON ?= python3

@@ -195,8 +195,10 @@ def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> 
 def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     assert "access_log off;" in text
-    assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "~", "/"]
-    (pattern,) = re.findall(r"location ~ (\S+) \{", text)
+    assert re.findall(r"location (\S+)", text) == ["/v1/campaigns/", "~", "~", "/", "@limited"]
+    stream, pattern = re.findall(r"location ~ (\S+) \{", text)
+    assert re.search(stream, f"/v1/campaigns/{'0a' * 16}/events")
+    assert not re.search(stream, f"/v1/campaigns/{'0a' * 16}/reports")
     for path in (
         "/",
         "/c/ab",
@@ -219,6 +221,8 @@ def test_the_proxy_keeps_no_log_and_passes_public_addresses_only() -> None:
         assert not re.search(pattern, path), path
     assert "X-Forwarded-For" not in text
     assert "$remote_addr" not in text
+    # Addresses serve as keys of the limits, in memory, and for nothing else.
+    assert re.findall(r"(\S+) \$binary_remote_addr", text) == ["limit_req_zone", "limit_conn_zone"]
     assert text.count("{") == text.count("}")
     compose = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     assert set(re.findall(r"server (collector-\d):8700", text)) == set(
