@@ -23,18 +23,11 @@ import nursery
 import pytest
 from tests.programs import require
 
-from dither.client import Answer
-from dither.client.transport import Connection
-from dither.collector import questions
+from dither.client import Answer, Connection
+from dither.collector import Collector, CollectorServer, Store, limits, listen, questions, rebuild
 from dither.collector.app import Pages
-from dither.collector.collector import Collector
-from dither.collector.connections import ConnectionLimits
-from dither.collector.serving import CollectorServer, listen
-from dither.collector.store import Store
-from dither.collector.tallies import rebuild
 from dither.mechanisms import ByteSource
-from dither.reports import Envelope, Plan, Report, encode, plan_from_json
-from dither.reports.plan import is_asked, pick
+from dither.reports import Envelope, Plan, Report, encode, is_asked, pick, plan_from_json
 from dither.schema import Attribute, Schema
 from dither.tally import RoundTally
 
@@ -157,11 +150,11 @@ class ServerThread:
         *,
         loop: str = "auto",
         pages: Pages | None = None,
-        **limits: Any,
+        **bounds: Any,
     ) -> None:
         self.collector = Collector(store, queue)
         self.server = _PromptServer(
-            *(self.collector, KEY, ConnectionLimits(**limits)),
+            *(self.collector, KEY, limits.ConnectionLimits(**bounds)),
             log_level="critical",
             log_config=None,
             loop=loop,

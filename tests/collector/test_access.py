@@ -27,16 +27,11 @@ from starlette.responses import Response
 
 from dither import cli
 from dither.client import Answer
+from dither.collector import Collector, PostgresStore, Problem, Store, limits
 from dither.collector.access import check_form, clear_cookie, set_cookie
 from dither.collector.audit import ITSELF, acting
-from dither.collector.collector import Collector
 from dither.collector.keys import (
-    MAX_FAILURES,
-    MAX_SESSIONS,
     OPERATOR,
-    SESSION_SECONDS,
-    SPAN_SECONDS,
-    UNKNOWN_SECONDS,
     Keys,
     Principal,
     Sessions,
@@ -45,9 +40,6 @@ from dither.collector.keys import (
     hash_of,
 )
 from dither.collector.layout import audit, keys, sessions, sign_ins
-from dither.collector.postgres import PostgresStore
-from dither.collector.problems import Problem
-from dither.collector.store import Store
 from dither.errors import ParameterError, StateError
 
 Opening = Callable[[], Store]
@@ -158,7 +150,7 @@ def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "-a", "a" * 65, "x\n", "<b>", ITSELF, "a/b"])
 def test_names_that_no_list_or_address_could_show_are_refused(tmp_path: Path, name: str) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store = SqliteStore(tmp_path / "c.db")
     held = Keys(store.keys, shared=False)
@@ -173,7 +165,7 @@ def test_names_that_no_list_or_address_could_show_are_refused(tmp_path: Path, na
 def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) -> None:
     _, _, signed, clock = opened(open_store)
     first = signed.sign_in(KEY)[0]
-    clock.time += SESSION_SECONDS - 1
+    clock.time += limits.SESSION_SECONDS - 1
     assert signed.find(first) is not None
     clock.time += 1
     assert signed.find(first) is None
@@ -182,10 +174,14 @@ def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) 
     signed.sign_out(second)
     assert signed.find(second) is None
     cookies = []
-    for _ in range(MAX_SESSIONS + 2):
+    for _ in range(limits.MAX_SESSIONS + 2):
         clock.time += 1
         cookies.append(signed.sign_in(KEY)[0])
-    assert [signed.find(c) is not None for c in cookies] == [False, False, *[True] * MAX_SESSIONS]
+    assert [signed.find(c) is not None for c in cookies] == [
+        False,
+        False,
+        *[True] * limits.MAX_SESSIONS,
+    ]
 
 
 def test_a_form_carries_the_token_of_its_own_session(open_store: Opening) -> None:
@@ -200,14 +196,14 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
 ) -> None:
     store, held, signed, clock = opened(open_store)
     elsewhere = Sessions(store.sessions, held, clock)
-    for i in range(MAX_FAILURES):
+    for i in range(limits.MAX_FAILURES):
         signed.sign_in(KEY)
         with pytest.raises(SignInRefused):
             (signed, elsewhere)[i % 2].sign_in(f"wrong {i}")
     for either in (signed, elsewhere, signed):
         with pytest.raises(TooManySignIns):
             either.sign_in(KEY)
-    clock.time += SPAN_SECONDS
+    clock.time += limits.FAILURES_SECONDS
     assert signed.sign_in(KEY)[1].principal == CURATOR
     assert "wrong" not in everything_stored(store)
 
@@ -215,7 +211,7 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
 def test_strangers_cannot_make_the_store_write_for_every_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store, clock = SqliteStore(tmp_path / "c.db"), Clock()
     signed = Sessions(store.sessions, Keys(store.keys, shared=False), clock)
@@ -228,10 +224,10 @@ def test_strangers_cannot_make_the_store_write_for_every_try(
         return real(span)
 
     monkeypatch.setattr(store.sessions, "attempt", counted)
-    for _ in range(MAX_FAILURES + 50):
+    for _ in range(limits.MAX_FAILURES + 50):
         with pytest.raises((SignInRefused, TooManySignIns)):
             signed.sign_in("wrong")
-    assert tries == MAX_FAILURES + 1
+    assert tries == limits.MAX_FAILURES + 1
     store.close()
 
 
@@ -460,7 +456,7 @@ def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Openi
 def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks(
     tmp_path: Path,
 ) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store = SqliteStore(tmp_path / "c.db")
     here, there = Keys(store.keys, shared=True), Keys(store.keys, shared=True)
@@ -477,7 +473,7 @@ def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks
             assert set(
                 await asyncio.gather(*(here.identified(f"stranger {i}") for i in range(50)))
             ) == {None}
-        assert len(looks) - before <= 2 + (time.monotonic() - begun) / UNKNOWN_SECONDS
+        assert len(looks) - before <= 2 + (time.monotonic() - begun) / limits.UNKNOWN_SECONDS
         assert len(looks) - before >= 5, "each after a look of its own"
 
     asyncio.run(visit())
@@ -494,7 +490,7 @@ def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: C
     assert ask(second, "GET", path, key=made).status == 200, "known to others at once"
     value, _ = one.collector.sessions.sign_in(made)
     assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 200
-    for i in range(MAX_FAILURES):
+    for i in range(limits.MAX_FAILURES):
         with pytest.raises(SignInRefused):
             (one, two)[i % 2].collector.sessions.sign_in("wrong")
     with pytest.raises(TooManySignIns):

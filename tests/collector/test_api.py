@@ -23,11 +23,9 @@ from collector_harness import (
 )
 
 from dither.client import Answer
+from dither.collector import SqliteStore, StoreFull, StoreUnavailable
 from dither.collector.app import _docs_page
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreFull, StoreUnavailable
-from dither.reports import Envelope, Report, decode, encode, limits
-from dither.reports.plan import token_hash
+from dither.reports import Envelope, Report, decode, encode, limits, token_hash
 
 OPENAPI = Path(__file__).parents[1] / "golden" / "openapi.json"
 
@@ -661,7 +659,7 @@ def test_the_framework_traces_no_requests(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
-    from dither.collector.app import make_app
+    from dither.collector import make_app
 
     settings = getattr(make_app(server.collector, KEY)._app, "_telemetry", {})
     assert not any(

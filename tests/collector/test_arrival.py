@@ -10,12 +10,10 @@ from typing import Any
 from collector_harness import RECORD, Caller, describe, envelope_of, plan_of, report_of, token_of
 
 from dither.client import Answer, Device, Participant
-from dither.collector.campaigns import Campaigns
+from dither.collector import Campaigns, NewCampaign, Outcome, Store
 from dither.collector.collector import judge
-from dither.collector.spec import NewCampaign, read
-from dither.collector.store import Outcome, Store
-from dither.reports import Envelope
-from dither.reports.plan import report_id
+from dither.collector.spec import read
+from dither.reports import Envelope, report_id
 
 Opening = Callable[[], Store]
 ARRIVAL: dict[str, Any] = {"method": "synthetic", "assignment": "arrival"}
@@ -24,7 +22,7 @@ ARRIVAL: dict[str, Any] = {"method": "synthetic", "assignment": "arrival"}
 def test_it_is_what_new_campaigns_have_and_stored_ones_of_before_had_not() -> None:
     described = {key: value for key, value in describe().items() if key != "assignment"}
     assert read(NewCampaign, described).assignment == "arrival"
-    from dither.collector.spec import CampaignSpec
+    from dither.collector import CampaignSpec
 
     assert read(CampaignSpec, described).assignment == "token"
 

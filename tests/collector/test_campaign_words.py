@@ -10,12 +10,11 @@ import pytest
 from collector_harness import SCHEMA, describe
 
 from dither.client import read_announcement
-from dither.collector.campaigns import Campaigns
-from dither.collector.spec import NewCampaign, begin, read
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, NewCampaign, SqliteStore
+from dither.collector.spec import begin, read
 from dither.errors import ParameterError
 from dither.release.call import call_from_json
-from dither.reports.plan import closing_seconds, closing_text
+from dither.reports import closing_seconds, closing_text
 from dither.schema import schema_from_json
 
 WORDS = {

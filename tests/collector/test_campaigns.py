@@ -11,13 +11,21 @@ from typing import Any
 import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
+from dither.collector import (
+    Batch,
+    Campaigns,
+    NoCampaign,
+    Outcome,
+    SqliteStore,
+    State,
+    Store,
+    StoreFull,
+    Writer,
+    WriteResult,
+    rebuild,
+)
 from dither.collector.admin import export_reports
-from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.collector import judge
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, State, Store, StoreFull
-from dither.collector.tallies import rebuild
-from dither.collector.writer import Writer, WriteResult
 from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
 from dither.methods import restore, start
 from dither.reports import Envelope
@@ -101,7 +109,7 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
     store = open_store()
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**METHODS["rounds"])).stored.id
-    from dither.reports.plan import is_asked
+    from dither.reports import is_asked
 
     asked: list[set[int]] = []
     while (now := campaigns.get(campaign).open_round) is not None:
@@ -196,7 +204,7 @@ def test_an_interrupted_closing_can_be_taken_back(open_store: Opening) -> None:
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe()).stored.id
     answer_round(store, campaigns, campaign, 3)
-    from dither.collector.store import Move
+    from dither.collector import Move
 
     assert store.move(Move(campaign, State.OPEN, 0, State.CLOSING, 0, "closing"))
     campaigns = Campaigns(store)

@@ -20,17 +20,26 @@ from collector_harness import (
     until,
 )
 
-from dither.collector.campaigns import Campaigns, Live
-from dither.collector.closer import RETRY_SECONDS, Closer
-from dither.collector.collector import Collector, judge
+from dither.collector import (
+    Batch,
+    Campaigns,
+    CampaignSpec,
+    Collector,
+    NewCampaign,
+    Outcome,
+    SqliteStore,
+    State,
+    Store,
+    limits,
+)
+from dither.collector.campaigns import Live
+from dither.collector.closer import Closer
+from dither.collector.collector import judge
 from dither.collector.rounds import reports_wanted, round_closes
-from dither.collector.spec import CampaignSpec, NewCampaign, read
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, State, Store
+from dither.collector.spec import read
 from dither.errors import ParameterError
 from dither.methods import start
-from dither.reports import Envelope, Plan
-from dither.reports.plan import closing_seconds
+from dither.reports import Envelope, Plan, closing_seconds
 
 Opening = Callable[[], Store]
 DAY = 86_400.0
@@ -224,7 +233,7 @@ def test_after_a_restart_too_and_what_was_cut_off_is_gone_on_with(open_store: Op
 
 
 def test_two_collectors_that_notice_together_close_once(cluster: Any) -> None:
-    from dither.collector.postgres import PostgresStore
+    from dither.collector import PostgresStore
 
     url = cluster.fresh()
     both = [Collecting(PostgresStore(url)) for _ in range(2)]
@@ -270,7 +279,7 @@ def test_a_round_that_nobody_answered_stays_open_until_somebody_does(tmp_path: P
     assert held.closer.close_due() == []
     moves = held.at(campaign)[2]
     assert moves == 2, "tried and opened again: one answer tells nothing about the other attributes"
-    held.clock.now += RETRY_SECONDS
+    held.clock.now += limits.CLOSING_RETRY_SECONDS
     assert held.closer.close_due() == []
     assert held.at(campaign)[2] == moves, "nobody came meanwhile"
     held.add(campaign, 1, 40)

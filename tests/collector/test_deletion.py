@@ -12,12 +12,20 @@ import pytest
 from collector_harness import KEY, SCHEMA, ServerThread, describe, token_of
 
 from dither import cli
-from dither.collector.campaigns import Campaigns, NoCampaign
+from dither.collector import (
+    Batch,
+    Campaigns,
+    Move,
+    NoCampaign,
+    Outcome,
+    Questions,
+    Row,
+    SqliteStore,
+    State,
+    Store,
+)
 from dither.collector.layout import publications
 from dither.collector.publications import NoRelease, Publications
-from dither.collector.questions import Questions
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Move, Outcome, Row, State, Store
 from dither.errors import StateError
 
 Opening = Callable[[], Store]

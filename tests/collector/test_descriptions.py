@@ -10,11 +10,9 @@ import pytest
 from collector_harness import Caller, ServerThread, describe, token_of
 
 from dither import cli
-from dither.collector.campaigns import Campaigns
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, SqliteStore
 from dither.errors import SchemaError
-from dither.reports import Envelope, Report
-from dither.reports.plan import pick
+from dither.reports import Envelope, Report, pick
 from dither.schema import Attribute, schema_from_json
 
 HALF = "\ud800"  # half a surrogate pair: JSON can write it, UTF-8 cannot

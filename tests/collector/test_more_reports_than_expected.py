@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
+from dither.collector import CampaignSpec, NewCampaign
 from dither.collector.finished import excess_notices
 from dither.collector.rounds import crowded_questions, expected_reports, has_excess
-from dither.collector.spec import CampaignSpec, NewCampaign, read
+from dither.collector.spec import read
 from dither.mechanisms import mechanism
 from dither.methods import start
 from dither.reports import Plan, Question

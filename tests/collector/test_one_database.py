@@ -12,19 +12,19 @@ import psycopg
 import pytest
 from collector_harness import Cluster, token_of, until
 
-from dither.collector.layout import VERSION
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import (
+from dither.collector import (
     Batch,
     Move,
     Outcome,
+    PostgresStore,
     Row,
+    SqliteStore,
     State,
     Store,
     StoredCampaign,
     StoredRound,
 )
+from dither.collector.layout import VERSION
 from dither.errors import InputError
 
 C, D = "ab" * 16, "cd" * 16

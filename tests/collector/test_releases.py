@@ -21,11 +21,10 @@ import sqlalchemy as sa
 from collector_harness import KEY, Caller, ServerThread, answers_of, describe, plan_of
 
 from dither import cli
-from dither.collector import questions
+from dither.collector import Questions, SqliteStore, TooManyQuestions, limits
 from dither.collector.answering import Question, Releases, digest_of
 from dither.collector.keys import hash_of
-from dither.collector.questions import MAX_WAITING, Questions, QuestionTooLong, TooManyQuestions
-from dither.collector.sqlite import SqliteStore
+from dither.collector.questions import QuestionTooLong
 from dither.release import load_release
 from dither.schema import schema_from_json
 
@@ -275,7 +274,7 @@ def test_a_question_that_takes_too_long_ends_and_the_next_one_is_answered(
     one, digest, data = asked
     one.answer(digest, Question("member"), lambda: data)
     one._workers["answers"]._process.send_signal(signal.SIGSTOP)  # as if it were at work for ever
-    monkeypatch.setattr(questions, "QUESTION_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "QUESTION_SECONDS", 0.2)
     with pytest.raises(QuestionTooLong):
         one.answer(digest, Question("member"), lambda: data)
     monkeypatch.undo()
@@ -293,7 +292,7 @@ def test_so_many_wait_and_the_others_hear_it_at_once(asked: tuple[Questions, str
             except TooManyQuestions as error:
                 refused.append(error)
 
-        threads = [threading.Thread(target=ask) for _ in range(MAX_WAITING + 4)]
+        threads = [threading.Thread(target=ask) for _ in range(limits.MAX_WAITING + 4)]
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + 20

@@ -13,9 +13,8 @@ from collector_harness import KEY, SCHEMA, describe
 
 from dither import cli
 from dither.cli.options import Operator
-from dither.collector.campaigns import Campaigns
-from dither.collector.spec import CampaignSpec, NewCampaign, begin, read
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, CampaignSpec, NewCampaign, SqliteStore
+from dither.collector.spec import begin, read
 from dither.release.call import call_from_json, campaign_command
 from dither.schema import Attribute, Schema
 

@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from collector_harness import Cluster
 
-from dither.collector import sqlite
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Store
+from dither.collector import PostgresStore, SqliteStore, Store, sqlite
 from dither.collector.tallies import LocalTallies
 from dither.lab.testing import StoreContract
 

@@ -15,8 +15,8 @@ from collector_harness import Caller, Cluster, envelope_of, plan_of, token_of, u
 
 from dither.cli import run
 from dither.client import Unreachable
+from dither.collector import Outcome
 from dither.collector.metrics import Metrics, retire
-from dither.collector.store import Outcome
 
 
 def test_an_sqlite_file_takes_one_process(

@@ -17,14 +17,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
 
 from synthetic_machines import METHOD
 
-from dither.collector.campaigns import Campaigns
+from dither.collector import Campaigns, Outcome, SqliteStore, State
 from dither.collector.collector import judge
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Outcome, State
 from dither.errors import StateError, TooFewAnswers
 from dither.methods import METHODS
-from dither.reports import Envelope, Report
-from dither.reports.plan import report_id
+from dither.reports import Envelope, Report, report_id
 from dither.tally import tally_from_bytes
 
 pytestmark = pytest.mark.slow

@@ -29,8 +29,8 @@ from tests.promises.whole_plans import (
 )
 
 import dither.client.participant as participant_module
-from dither.client import Answer, Device, Participant, read_announcement
-from dither.client.participant import EncodedAnswer, draw_below
+from dither.client import Answer, Device, Participant, draw_below, read_announcement
+from dither.client.participant import EncodedAnswer
 from dither.errors import DitherError
 
 POOR, RICH = {"income": 1_000.0, "sex": True}, {"income": 62_000.0, "sex": True}

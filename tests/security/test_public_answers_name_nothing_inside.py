@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.problems import RateLimitFilter
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreFull, StoreUnavailable
+from dither.collector import RateLimitFilter, SqliteStore, StoreFull, StoreUnavailable
 from dither.errors import DitherError
 
 SECRET = (

@@ -18,8 +18,7 @@ from tests.programs import require
 
 from dither.errors import InputError, ReportError
 from dither.mechanisms import PackedReports
-from dither.reports import Plan, question
-from dither.reports.plan import check_payload
+from dither.reports import Plan, check_payload, question
 from dither.schema import Attribute, Schema
 from dither.tally import (
     CountTally,

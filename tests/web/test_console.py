@@ -21,13 +21,12 @@ from collector_harness import (
 )
 from web_harness import Seen, Visitor
 
-from dither.collector.pages import add_pages, console
+from dither.collector import SqliteStore, add_pages, limits
 from dither.collector.pages.campaigns import campaign_routes
 from dither.collector.pages.console import Console, operator_pages, signing_routes
 from dither.collector.pages.new_campaign import new_campaign_routes
 from dither.collector.pages.progress import Rates
 from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
-from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -256,7 +255,7 @@ def test_a_stranger_cannot_leave_a_form_half_sent(
         until(lambda: bool(running.server.server_state.tasks))
     until(lambda: not running.server.server_state.tasks)
     assert [record.getMessage() for record in caplog.records] == []
-    monkeypatch.setattr(console, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
     with socket.create_connection(address, timeout=30) as slow:
         slow.sendall(half)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
@@ -439,8 +438,7 @@ def _answer_everybody(
 ) -> None:
     from collector_harness import seeded_source
 
-    from dither.reports import Envelope, Plan, Report, encode
-    from dither.reports.plan import pick
+    from dither.reports import Envelope, Plan, Report, encode, pick
     from dither.schema import Schema
 
     assert isinstance(plan, Plan)

@@ -12,9 +12,8 @@ import pytest
 from collector_harness import Caller, ServerThread, answers_of, plan_of
 from web_harness import Visitor
 
-from dither.collector.pages import add_pages
+from dither.collector import SqliteStore, add_pages
 from dither.collector.pages.asking import read_number_form
-from dither.collector.sqlite import SqliteStore
 from dither.methods.mean import Mean
 from dither.schema import schema_from_json
 

@@ -20,8 +20,7 @@ from dither.collector.pages.assets import assets
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    from dither.collector.pages import add_pages
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore, add_pages
 
     server = ServerThread(SqliteStore(tmp_path_factory.mktemp("web") / "c.db"), pages=add_pages)
     yield server

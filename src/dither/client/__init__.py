@@ -8,18 +8,31 @@
 
 from dither.client.announcement import Announcement, read_announcement
 from dither.client.device import Device
-from dither.client.participant import Participant, TakePartResult, code_of
-from dither.client.transport import Answer, Transport, Unreachable, http_transport
+from dither.client.participant import (
+    Participant,
+    TakePartResult,
+    code_of,
+    draw_below,
+    encode_answer,
+    retry_pause,
+    rounded_code,
+)
+from dither.client.transport import Answer, Connection, Transport, Unreachable, http_transport
 
 __all__ = [
     "Announcement",
     "Answer",
+    "Connection",
     "Device",
     "Participant",
     "TakePartResult",
     "Transport",
     "Unreachable",
     "code_of",
+    "draw_below",
+    "encode_answer",
     "http_transport",
     "read_announcement",
+    "retry_pause",
+    "rounded_code",
 ]

@@ -15,15 +15,8 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dither.collector.keys import (
-    SESSION_SECONDS,
-    Credential,
-    Keys,
-    Principal,
-    Session,
-    Sessions,
-    hash_of,
-)
+from dither.collector import limits
+from dither.collector.keys import Credential, Keys, Principal, Session, Sessions, hash_of
 from dither.collector.problems import Problem
 
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -145,7 +138,13 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
     secure = not on_loopback(request)
     name = cookie_name(request)
     response.set_cookie(
-        name, value, SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
+        name,
+        value,
+        limits.SESSION_SECONDS,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
     )
 
 

@@ -21,11 +21,12 @@ from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from dither.collector import limits
 from dither.collector.access import Access, Who, credential_of
 from dither.collector.audit import MAX_ENTRIES, AuditEntry, acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.connections import TAKE_OVER, TALLY_BYTES, read_body
+from dither.collector.connections import TAKE_OVER, read_body
 from dither.collector.keys import KeyRecord
 from dither.collector.live import Progress, TakeOver
 from dither.collector.problems import DOCUMENTED, Problem
@@ -178,7 +179,7 @@ async def _read_json(request: Request) -> dict[str, object]:
 
 
 async def _read_archive(request: Request) -> bytes:
-    return await read_body(request, TALLY_BYTES)
+    return await read_body(request, limits.TALLY_BYTES)
 
 
 _RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # int would accept many spellings

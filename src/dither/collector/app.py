@@ -38,7 +38,7 @@ from dither.collector.rounds import PublicCampaign
 from dither.collector.store import Outcome
 from dither.errors import DitherError
 from dither.release.pages import render_page
-from dither.reports import limits
+from dither.reports import limits as wire_limits
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
@@ -200,10 +200,11 @@ def _lookup_route(collector: Collector) -> APIRoute:
         never issued, not yet used, or belong to another campaign get the same answer. The id
         is sent in the body because proxies log addresses.
         """
-        report_id = await read_body(request, limits.REPORT_ID_BYTES)
-        if len(report_id) != limits.REPORT_ID_BYTES:
+        report_id = await read_body(request, wire_limits.REPORT_ID_BYTES)
+        if len(report_id) != wire_limits.REPORT_ID_BYTES:
             raise Problem(
-                "bad-request", f"the body must be a report's id, {limits.REPORT_ID_BYTES} bytes"
+                "bad-request",
+                f"the body must be a report's id, {wire_limits.REPORT_ID_BYTES} bytes",
             )
         return json_response({"stored": await collector.is_stored(campaign, report_id)}, 200)
 

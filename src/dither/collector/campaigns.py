@@ -27,6 +27,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from dither.checks import check_whole
+from dither.collector import limits
 from dither.collector.finished import make_release, zip_release
 from dither.collector.rounds import OpenRound, announcement, open_round, round_closes
 from dither.collector.spec import (
@@ -49,14 +50,14 @@ from dither.collector.store import (
 from dither.collector.tallies import rebuild
 from dither.errors import DitherError, ParameterError, StateError
 from dither.methods import MethodRun, restore
-from dither.reports import Plan, limits, plan_from_json
+from dither.reports import Plan, plan_from_json
+from dither.reports import limits as wire_limits
 from dither.reports.plan import closing_seconds, token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
 from dither.tally.archive import decoding, unpack
 
 log = logging.getLogger("dither.collector")
 _MAX_TOKENS = 1_000_000  # in one request
-TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for at most one block
 
 
 class NoCampaign(DitherError):
@@ -213,7 +214,7 @@ class Campaigns:
                 where="closes",
                 value=spec.closes,
             )
-        campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
+        campaign = secrets.token_bytes(wire_limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
         closes = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=closes)
@@ -398,11 +399,11 @@ class Campaigns:
         if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everyone; it needs no tokens")
         check_whole("count", count, 1, _MAX_TOKENS)
-        tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
+        tokens = [secrets.token_bytes(wire_limits.TOKEN_BYTES) for _ in range(count)]
         # Sorted as a whole, so that no block shows which tokens were issued together.
         hashes = _in_order([token_hash(t) for t in tokens])
-        for start in range(0, count, TOKEN_BLOCK):
-            block = hashes[start : start + TOKEN_BLOCK]
+        for start in range(0, count, limits.TOKEN_BLOCK):
+            block = hashes[start : start + limits.TOKEN_BLOCK]
             self._in_turn(partial(self._store.add_tokens, campaign, block))
         # In the audit log before any token is shown.
         self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from dither.collector import limits
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys, Sessions
@@ -32,15 +33,11 @@ from dither.tally import RoundTally
 T = TypeVar("T")
 _Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
-UPLOAD_SECONDS = 10.0  # how long an upload waits for its commit
-READY_SECONDS = 5.0  # how long a health check or a refresh waits for the store
 _CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
 # Between two refreshes from a shared store, in case a notification is lost.
 _WATCH_SECONDS = 0.5
 _COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
-MAX_LOOKUPS = 1_000  # devices that may wait to learn whether a report is stored
 _LOOKUP_GROUP = 500  # of them that share one query
-STOP_SECONDS = 2.0  # how long a shutdown waits for queued reports to be written
 _CLOSE_SECONDS = 0.5  # and then for the store to close
 
 
@@ -111,14 +108,16 @@ class _Lookups:
             QueueFull: Too many devices ask at once.
             StoreUnavailable: The store does not answer in time.
         """
-        if len(self._waiting) >= MAX_LOOKUPS:
-            raise QueueFull(f"{MAX_LOOKUPS:,} devices already wait for such an answer; ask again")
+        if len(self._waiting) >= limits.MAX_LOOKUPS:
+            raise QueueFull(
+                f"{limits.MAX_LOOKUPS:,} devices already wait for such an answer; ask again"
+            )
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((campaign, report_id, answer))
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 return await answer
         except TimeoutError:
             raise _no_answer() from None
@@ -255,11 +254,11 @@ class Collector:
         One refresh runs at a time, regardless of the number of requests for absent campaigns.
         """
         if self._refresh is not None and not self._refresh.done():
-            await asyncio.wait([asyncio.wrap_future(self._refresh)], timeout=READY_SECONDS)
+            await asyncio.wait([asyncio.wrap_future(self._refresh)], timeout=limits.READY_SECONDS)
         if self._refresh is None or self._refresh.done():
             self._refresh = _in_background(self.campaigns.refresh_all, "dither-refresh")
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._refresh)
         except TimeoutError:
             raise _no_answer() from None
@@ -315,11 +314,11 @@ class Collector:
         self.writer.submit(batch, waiter)
         self._waiters.add(waiter)
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
+            async with asyncio.timeout(limits.UPLOAD_SECONDS):
                 return await waiter
         except TimeoutError:
             raise StoreUnavailable(
-                f"the store did not commit within {UPLOAD_SECONDS:g} s"
+                f"the store did not commit within {limits.UPLOAD_SECONDS:g} s"
             ) from None
         finally:
             self._waiters.discard(waiter)
@@ -340,7 +339,7 @@ class Collector:
         if self._check is None or self._check.done():
             self._check = _in_background(self.store.check, "dither-check")
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._check)
         except TimeoutError:
             raise _no_answer() from None
@@ -352,7 +351,7 @@ class Collector:
             raise Problem("wrong-state", f"campaign {campaign} has no open round")
         return self.tallies.read(campaign, live.open_round.plan)
 
-    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+    def stop(self, seconds: float = limits.STOP_SECONDS) -> bool:
         """Write the queued reports and close the store.
 
         Returns:
@@ -411,7 +410,7 @@ def _in_background(function: Callable[[], T], name: str) -> Future[T]:
 
 
 def _no_answer() -> StoreUnavailable:
-    return StoreUnavailable(f"the store did not answer within {READY_SECONDS:g} s")
+    return StoreUnavailable(f"the store did not answer within {limits.READY_SECONDS:g} s")
 
 
 def _deliver(results: list[WriteResult[_Waiter]]) -> None:

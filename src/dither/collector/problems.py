@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
+from dither.collector import limits
 from dither.collector.campaigns import NoCampaign
-from dither.collector.keys import SPAN_SECONDS, SignInRefused, TooManySignIns
+from dither.collector.keys import SignInRefused, TooManySignIns
 from dither.collector.live import TooManyWatchers
 from dither.collector.publications import NoRelease
 from dither.collector.questions import FileTooLarge, TooManyQuestions
@@ -63,7 +64,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 }
 _RETRY_AFTER = {
     "overloaded": 1,
-    "too-many-sign-ins": SPAN_SECONDS,
+    "too-many-sign-ins": limits.FAILURES_SECONDS,
     "too-many-questions": 2,
     "too-many-watchers": 5,
     "too-many-downloads": 5,

@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from dither.collector import limits
 from dither.collector.answering import (
-    MEMORY_BYTES,
     Absent,
     DraftedSchema,
     DraftSchema,
@@ -37,19 +37,6 @@ from dither.errors import DitherError, InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
-QUESTION_SECONDS = 20.0
-# Making the content of a report, which is cached.
-REPORT_SECONDS = 120.0
-# Starting the process.
-START_SECONDS = 60.0
-# Reading a release, once; readers have no influence on this time.
-LOAD_SECONDS = 60.0
-REPLICATES_SECONDS = 3600.0
-# Reading an outside file.
-FILE_SECONDS = 60.0
-MAX_WAITING = 8
-# Waiting in the queue.
-WAIT_SECONDS = 30.0
 log = logging.getLogger("dither.collector")
 
 
@@ -71,19 +58,19 @@ class _Line:
     def __init__(self, what: str) -> None:
         self._what = what
         self.turn = threading.Lock()
-        self._room = threading.BoundedSemaphore(MAX_WAITING + 1)
+        self._room = threading.BoundedSemaphore(limits.MAX_WAITING + 1)
 
     @contextmanager
     def my_turn(self) -> Iterator[None]:
         """Wait for the turn and keep it."""
         if not self._room.acquire(blocking=False):
             raise TooManyQuestions(
-                f"{MAX_WAITING} {self._what} wait already; try again in a moment"
+                f"{limits.MAX_WAITING} {self._what} wait already; try again in a moment"
             )
         try:
-            if not self.turn.acquire(timeout=WAIT_SECONDS):
+            if not self.turn.acquire(timeout=limits.WAIT_SECONDS):
                 raise TooManyQuestions(
-                    f"the {self._what} before took longer than {WAIT_SECONDS:g} s; try again"
+                    f"the {self._what} before took longer than {limits.WAIT_SECONDS:g} s; try again"
                 )
             try:
                 yield
@@ -106,7 +93,7 @@ class _Worker:
         )
         theirs.close()
         try:
-            if not self._pipe.poll(START_SECONDS):
+            if not self._pipe.poll(limits.PROCESS_START_SECONDS):
                 raise TooManyQuestions("the bounded process did not start; try again in a moment")
             self._pipe.recv()
         except BaseException:
@@ -132,7 +119,7 @@ class _Worker:
 class Questions:
     """Access to the processes. All methods may be called in any thread that can block."""
 
-    def __init__(self, memory: int = MEMORY_BYTES) -> None:
+    def __init__(self, memory: int = limits.MEMORY_BYTES) -> None:
         self._memory = memory
         self._asking = _Line("questions")
         self._reading = _Line("files")
@@ -144,13 +131,13 @@ class Questions:
         self, digest: str, question: Question, fetch: Callable[[], bytes]
     ) -> Answer | AnswerTable:
         """Answer a question about a release; `fetch` loads its bytes if they are needed."""
-        found = self._in_turn(digest, question, fetch, QUESTION_SECONDS)
+        found = self._in_turn(digest, question, fetch, limits.QUESTION_SECONDS)
         assert isinstance(found, Answer | AnswerTable)
         return found
 
     def report(self, digest: str, fetch: Callable[[], bytes]) -> ReportBody:
         """The content of a release's report."""
-        found = self._in_turn(digest, Report(), fetch, REPORT_SECONDS)
+        found = self._in_turn(digest, Report(), fetch, limits.REPORT_SECONDS)
         assert isinstance(found, ReportBody)
         return found
 
@@ -161,7 +148,9 @@ class Questions:
                 "replicates of another release are being made; try again when they are done"
             )
         try:
-            made = self._asked("replicates", digest, Replicates(), lambda: data, REPLICATES_SECONDS)
+            made = self._asked(
+                "replicates", digest, Replicates(), lambda: data, limits.REPLICATES_SECONDS
+            )
             assert isinstance(made, bytes)
             return made
         finally:
@@ -207,10 +196,10 @@ class Questions:
         with self._reading.my_turn():
             try:
                 worker = self._workers.get("files") or self._start("files")
-                found = worker.ask("", job, None, FILE_SECONDS)
+                found = worker.ask("", job, None, limits.FILE_SECONDS)
             except QuestionTooLong:
                 raise FileTooLarge(
-                    f"reading the file takes longer than {FILE_SECONDS:g} s; send a smaller one"
+                    f"reading the file takes longer than {limits.FILE_SECONDS:g} s; send a smaller one"
                 ) from None
             except (EOFError, OSError):
                 # The process ran out of memory without a Python error.
@@ -233,7 +222,7 @@ class Questions:
             worker = self._workers.get(name) or self._start(name)
             found = worker.ask(digest, job, None, seconds)
             if isinstance(found, Absent):
-                found = worker.ask(digest, job, fetch(), seconds + LOAD_SECONDS)
+                found = worker.ask(digest, job, fetch(), seconds + limits.LOAD_SECONDS)
         except QuestionTooLong:
             self._end(name)
             raise

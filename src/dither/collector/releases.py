@@ -29,6 +29,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic.dataclasses import dataclass
 from starlette.responses import Response
 
+from dither.collector import limits
 from dither.collector.access import Access, Who
 from dither.collector.admin import PARQUET, ZIP, FileAnswer, sends
 from dither.collector.answering import Question
@@ -40,9 +41,6 @@ from dither.release.query import Answer, AnswerTable
 
 CSV = "text/csv; charset=utf-8; header=present"
 FORMATS = ("json", "csv", "parquet")
-# Of all releases together, in each collector process. A download converts or copies a whole table in
-# one of the framework's 40 threads and keeps it on disk until its reader has taken it.
-MAX_DOWNLOADS = 8
 Text = Annotated[str, Query()]
 Names = Annotated[Sequence[str], Query()]
 
@@ -145,14 +143,14 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         )
         return _answer_file(publications.ask(release, asked), format)
 
-    slots = threading.BoundedSemaphore(MAX_DOWNLOADS)
+    slots = threading.BoundedSemaphore(limits.MAX_DOWNLOADS)
 
     def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
         """Send a file that `write` fills from disk; it occupies a slot until it is sent."""
         if not slots.acquire(blocking=False):
             raise Problem(
                 "too-many-downloads",
-                f"{MAX_DOWNLOADS} downloads are under way; try again in a moment",
+                f"{limits.MAX_DOWNLOADS} downloads are under way; try again in a moment",
             )
         file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         try:

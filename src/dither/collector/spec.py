@@ -27,7 +27,8 @@ from dither.methods import DEFAULT, HISTOGRAMS, MethodRun, start
 from dither.methods.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
 from dither.release import Call
-from dither.reports import Plan, limits
+from dither.reports import Plan
+from dither.reports import limits as wire_limits
 from dither.reports.plan import closing_text
 from dither.schema import Schema, schema_from_json
 from dither.types import JsonObject
@@ -83,7 +84,7 @@ def _line(value: str) -> str:
 def _prose(value: str) -> str:
     """Refuse text that a page cannot show; several lines are allowed."""
     try:
-        return check_text("it", value, limits.MAX_PURPOSE, lines=True)
+        return check_text("it", value, wire_limits.MAX_PURPOSE, lines=True)
     except ParameterError:
         raise PydanticCustomError("prose", "must be text without control characters") from None
 
@@ -104,7 +105,7 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
-_Prose = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_prose)]
+_Prose = Annotated[str, Field(max_length=wire_limits.MAX_PURPOSE), AfterValidator(_prose)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
 _PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
@@ -145,13 +146,15 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    title: Annotated[Line, Field(max_length=limits.MAX_TITLE)] = ""
+    title: Annotated[Line, Field(max_length=wire_limits.MAX_TITLE)] = ""
     purpose: _Prose = ""
     epsilon_reason: _Prose = ""
-    contact: Annotated[Line, Field(max_length=limits.MAX_CONTACT)] = ""
+    contact: Annotated[Line, Field(max_length=wire_limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None
-    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MAX_NUMBER)] | None = None
+    closes_at_reports: (
+        Annotated[int, Field(strict=True, ge=1, lt=wire_limits.MAX_NUMBER)] | None
+    ) = None
     listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
 
@@ -238,17 +241,17 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
         raise PrivacyError(
             f"round {number} would ask people of earlier rounds again", where="population"
         )
-    if len(plan.questions) >= limits.MAX_QUESTIONS:
+    if len(plan.questions) >= wire_limits.MAX_QUESTIONS:
         raise ParameterError(
             f"round {number} has {len(plan.questions):,} questions, too many for one plan",
             where="questions",
         )
     lengths = [q.mechanism.report_bytes for q in plan.questions]
     longest = sum(lengths) if plan.split else max(lengths)
-    if longest > limits.REPORT_BYTES:
+    if longest > wire_limits.REPORT_BYTES:
         raise ParameterError(
             f"round {number} asks for reports of {longest:,} bytes; the limit is "
-            f"{limits.REPORT_BYTES:,}. Use fewer cells or another mechanism",
+            f"{wire_limits.REPORT_BYTES:,}. Use fewer cells or another mechanism",
             where="mechanism",
             value=longest,
         )
@@ -256,7 +259,7 @@ def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) 
 
 def check_announced(announcement: bytes, number: int) -> None:
     """Refuse an announcement that devices would refuse, by the check that they use."""
-    if len(announcement) > limits.PLAN_BYTES:
+    if len(announcement) > wire_limits.PLAN_BYTES:
         parts = json.loads(announcement)
         schema, plan = (
             len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan")
@@ -264,7 +267,7 @@ def check_announced(announcement: bytes, number: int) -> None:
         raise ParameterError(
             f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the "
             f"schema, {plan:,} of a plan of {len(parts['plan']['questions']):,} questions. Devices "
-            f"read at most {limits.PLAN_BYTES:,}; use shorter names and values, fewer attributes "
+            f"read at most {wire_limits.PLAN_BYTES:,}; use shorter names and values, fewer attributes "
             "or another method",
             where="schema" if schema > plan else "questions",
             value=len(announcement),
@@ -281,7 +284,7 @@ def _check_numbers(schema: Schema) -> None:
     """Refuse whole numbers of 2^53 or more: browsers' numbers are doubles."""
     for attribute in schema:
         for number in (*attribute.values, *attribute.edges, *attribute.atoms):
-            if isinstance(number, int) and abs(number) >= limits.MAX_NUMBER:
+            if isinstance(number, int) and abs(number) >= wire_limits.MAX_NUMBER:
                 raise ParameterError(
                     f"attribute {attribute.name!r} has a whole number of 2^53 or more, which "
                     "browsers cannot tell from its neighbours; write values as text, edges with a "

@@ -21,6 +21,7 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from dither.collector import limits
 from dither.collector.access import (
     Access,
     check_form,
@@ -31,7 +32,6 @@ from dither.collector.access import (
 )
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
-from dither.collector.connections import BODY_SECONDS
 from dither.collector.keys import Session, SignInRefused, TooManySignIns
 from dither.collector.pages.answers import SECURITY, page
 from dither.collector.pages.progress import title_of
@@ -174,7 +174,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-in")
     async def sign_in(request: Request) -> Response:
         check_origin(request)
-        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        fields = await _read_form(request, limits.BODY_SECONDS, max_files=0, max_fields=10)
         key, wanted = fields.get("key", ""), fields.get("wanted", "")
         assert isinstance(key, str)
         assert isinstance(wanted, str)
@@ -191,7 +191,7 @@ def signing_routes(console: Console) -> APIRouter:
     @routes.post("/console/sign-out")
     async def sign_out(request: Request) -> Response:
         session = await console.session(request)
-        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        fields = await _read_form(request, limits.BODY_SECONDS, max_files=0, max_fields=10)
         check_origin(request)
         csrf = fields.get("csrf", "")
         if isinstance(csrf, str) and session.allows(csrf):
