@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 import nursery
 import pytest
+from fastapi import FastAPI
 from tests.programs import require
 
 from dither.client import Answer, Connection
-from dither.collector import Collector, CollectorServer, Store, limits, listen, questions, rebuild
-from dither.collector.app import Pages
+from dither.collector import Collector, CollectorServer, Store, limits, listen, rebuild
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, is_asked, pick, plan_from_json
 from dither.schema import Attribute, Schema
@@ -52,7 +52,7 @@ def closed_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     of their own start them as users' collectors do.
     """
     forking = SimpleNamespace(Popen=nursery.QuestionProcess, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(questions, "subprocess", forking)
+    monkeypatch.setattr("dither.collector.questions.subprocess", forking)
     yield
     while OPEN:
         OPEN.pop().close()
@@ -100,7 +100,7 @@ class ServerProcess:
         """`before` is Python that the process runs first, with the collector's modules loaded; `options`
         are further arguments of `serve`."""
         code = f"{before}\n" + (
-            "import sys; from dither.collector.serving import listen, serve; "
+            "import sys; from dither.collector import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4])"
             f"{options})"
         )
@@ -149,7 +149,7 @@ class ServerThread:
         queue: int = 20_000,
         *,
         loop: str = "auto",
-        pages: Pages | None = None,
+        pages: Callable[[FastAPI, Collector], None] | None = None,
         **bounds: Any,
     ) -> None:
         self.collector = Collector(store, queue)

@@ -11,7 +11,6 @@ from collector_harness import SCHEMA, describe
 
 from dither.client import read_announcement
 from dither.collector import Campaigns, NewCampaign, SqliteStore
-from dither.collector.spec import begin, read
 from dither.errors import ParameterError
 from dither.release.call import call_from_json
 from dither.reports import closing_seconds, closing_text
@@ -62,7 +61,7 @@ def test_without_a_title_the_name_stands_for_it_and_else_the_id(campaigns: Campa
 
 
 def test_the_release_records_the_words() -> None:
-    spec, *_ = begin(read(NewCampaign, describe(**WORDS)))
+    spec, *_ = NewCampaign.from_json(describe(**WORDS)).begin()
     record = call_from_json(json.loads(json.dumps(spec.call(3).to_json())))
     assert {key: getattr(record, key) for key in WORDS} == WORDS
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dither.collector import PROBLEMS, limits
-from dither.collector.metrics import Metrics
+from dither.collector import PROBLEMS, Metrics, limits
 from dither.reports import limits as wire_limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(

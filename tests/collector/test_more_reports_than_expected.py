@@ -13,8 +13,6 @@ from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
 from dither.collector import CampaignSpec, NewCampaign
 from dither.collector.finished import excess_notices
-from dither.collector.rounds import crowded_questions, expected_reports, has_excess
-from dither.collector.spec import read
 from dither.mechanisms import mechanism
 from dither.methods import start
 from dither.reports import Plan, Question
@@ -58,16 +56,16 @@ def test_status_and_release_say_both_numbers(caller: Caller, count: int, flagged
 
 def spec_of(**more: Any) -> CampaignSpec:
     schema = {"attributes": [{"name": "a", "kind": "boolean", "values": [False, True]}]}
-    return read(NewCampaign, {"schema": schema, "epsilon": 1.0, "participants": 20_000, **more})
+    return NewCampaign.from_json({"schema": schema, "epsilon": 1.0, "participants": 20_000, **more})
 
 
 def test_chance_is_no_excess_and_issued_tokens_cannot_be_made_up() -> None:
     plan = Plan(0, (Question(("a",), mechanism("grr", 2, 1.0)),), (1.0,), population=0.25)
     spec = spec_of()
-    assert expected_reports(spec, plan) == 5000
-    assert not has_excess(spec, plan, 5300)
-    assert has_excess(spec, plan, 5400)
-    assert not has_excess(spec_of(participation="tokens"), plan, 60_000)
+    assert spec.expected_reports(plan) == 5000
+    assert not spec.has_excess(plan, 5300)
+    assert spec.has_excess(plan, 5400)
+    assert not spec_of(participation="tokens").has_excess(plan, 60_000)
 
 
 def fifteen_questions(crowd: int, **more: Any) -> list[str]:
@@ -104,7 +102,7 @@ def test_honest_questions_are_hardly_ever_flagged() -> None:
     spec, flagged, five_deviations = spec_of(), 0, 0
     for _ in range(200):
         numbers = rng.multinomial(200, shares)
-        flagged += len(crowded_questions(spec, plan, numbers.tolist()))
+        flagged += len(spec.crowded_questions(plan, numbers.tolist()))
         expected = 200 * np.array(shares)
         five_deviations += int((numbers > expected + 5 * np.sqrt(expected)).sum())
     # 60,000 questions at 2.9e-7 each: one flag has a probability of 0.02.

@@ -35,9 +35,9 @@ def test_no_answer_repeats_what_the_store_said(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dither.collector import problems
-
-    monkeypatch.setattr(problems.rate_limited, "filters", [RateLimitFilter()])
+    monkeypatch.setattr(
+        logging.getLogger("dither.collector.limited"), "filters", [RateLimitFilter()]
+    )
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import resource
 import select
 import socket
 import threading
@@ -16,8 +17,7 @@ from typing import Any
 import pytest
 from collector_harness import KEY, REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
-from dither.collector import SqliteStore, connections, limits, problems
-from dither.collector.connections import room_for_connections
+from dither.collector import RateLimitFilter, SqliteStore, limits, room_for_connections
 from dither.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -386,7 +386,7 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        problems.rate_limited, "filters", [problems.RateLimitFilter()]
+        logging.getLogger("dither.collector.limited"), "filters", [RateLimitFilter()]
     )  # as if nothing had been said yet
     server = start(most=50, head_seconds=LONG * 4, idle_seconds=LONG * 4)
     with ExitStack() as stack:
@@ -503,8 +503,8 @@ def test_there_are_fewer_places_than_files(monkeypatch: pytest.MonkeyPatch) -> N
     def set_limit(kind: int, wanted: tuple[int, int]) -> None:
         files[0] = wanted[0]
 
-    monkeypatch.setattr(connections.resource, "getrlimit", lambda kind: tuple(files))
-    monkeypatch.setattr(connections.resource, "setrlimit", set_limit)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: tuple(files))
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
     assert room_for_connections() == 4096 - limits.RESERVE - limits.BACKLOG
     assert files[0] == 4096, "the soft limit was raised"
     assert room_for_connections(100) == 100

@@ -35,7 +35,6 @@ from dither.tally.counting import (
     add_digests,
     begin_export,
     count_all,
-    count_table,
     digest_of,
     find_reports,
     read_reports,
@@ -295,7 +294,7 @@ def test_two_exports_to_one_folder_at_once_both_end_well(
 
 def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="nosuch://"):
-        counting.place_of("nosuch://bucket/reports")
+        begin_export("nosuch://bucket/reports", "ab" * 16, PLANS["counts"])
 
 
 def test_an_export_to_an_fsspec_address_comes_back() -> None:
@@ -313,7 +312,7 @@ def test_an_export_to_an_fsspec_address_comes_back() -> None:
 @pytest.mark.parametrize("kind", PLANS)
 def test_an_impossible_tally_is_refused(kind: str) -> None:
     plan = PLANS[kind]
-    good = count_table(plan, table(reports(plan, 60))).tally
+    good = count_all(plan, [table(reports(plan, 60))], 60).tally
     check_tally(good, plan, 60)
     others = [p for p in PLANS.values() if p is not plan]
     with pytest.raises(ReportError):
@@ -340,7 +339,7 @@ def test_an_impossible_tally_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", PLANS)
 def test_a_forged_tally_whose_sums_come_out_right_is_refused(kind: str) -> None:
     plan = PLANS[kind]
-    good = count_table(plan, table(reports(plan, 60))).tally
+    good = count_all(plan, [table(reports(plan, 60))], 60).tally
     meta, arrays = unpack(good.to_bytes())
     forged = [{**arrays, name: array.astype("<f8")} for name, array in arrays.items()]
     forged += [{**arrays, name: array.astype("<i4")} for name, array in arrays.items()]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dither
-from dither.collector.campaigns import read_counted
+from dither.collector import read_counted
 from dither.errors import InputError, ReportError
 from dither.fit import KINDS, Independent, model_from_bytes
 from dither.fit.bayes_net import BayesNet

@@ -7,8 +7,9 @@
 """
 
 from dither.client.announcement import Announcement, read_announcement
-from dither.client.device import Device
+from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES, Device
 from dither.client.participant import (
+    MAX_SLEEP,
     Participant,
     TakePartResult,
     code_of,
@@ -20,6 +21,9 @@ from dither.client.participant import (
 from dither.client.transport import Answer, Connection, Transport, Unreachable, http_transport
 
 __all__ = [
+    "CAMPAIGN_BYTES",
+    "MAX_SLEEP",
+    "OUTBOX_BYTES",
     "Announcement",
     "Answer",
     "Connection",

@@ -10,18 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dither.collector.answering import Question as Question
     from dither.collector.app import make_app as make_app
+    from dither.collector.audit import acting as acting
     from dither.collector.campaigns import Campaigns as Campaigns
     from dither.collector.campaigns import NoCampaign as NoCampaign
+    from dither.collector.campaigns import read_counted as read_counted
+    from dither.collector.closer import Closer as Closer
     from dither.collector.collector import Collector as Collector
+    from dither.collector.connections import room_for_connections as room_for_connections
     from dither.collector.finished import make_release as make_release
+    from dither.collector.keys import Keys as Keys
+    from dither.collector.keys import Principal as Principal
+    from dither.collector.keys import Sessions as Sessions
+    from dither.collector.metrics import Metrics as Metrics
     from dither.collector.pages import add_pages as add_pages
     from dither.collector.postgres import PostgresStore as PostgresStore
     from dither.collector.problems import PROBLEMS as PROBLEMS
     from dither.collector.problems import Problem as Problem
     from dither.collector.problems import RateLimitFilter as RateLimitFilter
+    from dither.collector.publications import Publications as Publications
     from dither.collector.questions import Questions as Questions
-    from dither.collector.questions import TooManyQuestions as TooManyQuestions
     from dither.collector.serving import CollectorServer as CollectorServer
     from dither.collector.serving import admin_key as admin_key
     from dither.collector.serving import listen as listen
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
     from dither.collector.store import StoreFull as StoreFull
     from dither.collector.store import StoreUnavailable as StoreUnavailable
     from dither.collector.store import StoreUntidy as StoreUntidy
+    from dither.collector.tallies import LocalTallies as LocalTallies
+    from dither.collector.tallies import RebuiltTallies as RebuiltTallies
     from dither.collector.tallies import rebuild as rebuild
     from dither.collector.writer import QueueFull as QueueFull
     from dither.collector.writer import Writer as Writer
@@ -54,19 +65,28 @@ _HOMES = {
     "Batch": "store",
     "CampaignSpec": "spec",
     "Campaigns": "campaigns",
+    "Closer": "closer",
     "Collector": "collector",
     "CollectorServer": "serving",
+    "Keys": "keys",
+    "LocalTallies": "tallies",
+    "Metrics": "metrics",
     "Move": "store",
     "NewCampaign": "spec",
     "NoCampaign": "campaigns",
     "Outcome": "store",
     "PROBLEMS": "problems",
     "PostgresStore": "postgres",
+    "Principal": "keys",
     "Problem": "problems",
+    "Publications": "publications",
+    "Question": "answering",
     "Questions": "questions",
     "QueueFull": "writer",
     "RateLimitFilter": "problems",
+    "RebuiltTallies": "tallies",
     "Row": "store",
+    "Sessions": "keys",
     "SqlStore": "sql_store",
     "SqliteStore": "sqlite",
     "State": "store",
@@ -78,16 +98,18 @@ _HOMES = {
     "StoreUntidy": "store",
     "StoredCampaign": "store",
     "StoredRound": "store",
-    "TooManyQuestions": "questions",
     "WriteResult": "writer",
     "Writer": "writer",
+    "acting": "audit",
     "add_pages": "pages",
     "admin_key": "serving",
     "listen": "serving",
     "make_app": "app",
     "make_release": "finished",
     "open_store": "serving",
+    "read_counted": "campaigns",
     "rebuild": "tallies",
+    "room_for_connections": "connections",
     "serve": "serving",
     "serve_workers": "serving",
 }

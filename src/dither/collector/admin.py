@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dither.collector import limits
-from dither.collector.access import Access, Who, credential_of
+from dither.collector.access import Access, Who
 from dither.collector.audit import MAX_ENTRIES, AuditEntry, acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
@@ -30,7 +30,6 @@ from dither.collector.connections import TAKE_OVER, read_body
 from dither.collector.keys import KeyRecord
 from dither.collector.live import Progress, TakeOver
 from dither.collector.problems import DOCUMENTED, Problem
-from dither.collector.rounds import expected_reports, has_excess, reports_wanted
 from dither.collector.spec import STRICT, NewCampaign, PlainText, Whole, read
 from dither.collector.store import State, Store
 from dither.reports import Plan
@@ -212,7 +211,15 @@ def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     return {200: {"description": description, "content": content}}
 
 
-def admin_routes(collector: Collector, access: Access) -> APIRouter:
+def operator_routes(collector: Collector, access: Access) -> APIRouter:
+    """Return the routes of operators: campaigns, keys, the audit log and progress."""
+    routes = APIRouter()
+    for part in (_campaign_routes, _key_routes, _progress_routes):
+        routes.include_router(part(collector, access))
+    return routes
+
+
+def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to create, read, move and export campaigns."""
     routes = APIRouter(
         prefix="/v1/admin/campaigns",
@@ -336,7 +343,7 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
         return FileAnswer(spooled, PARQUET)
 
 
-def progress_routes(collector: Collector, access: Access) -> APIRouter:
+def _progress_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to watch a campaign: polling, and server-sent events."""
     routes = APIRouter(
         prefix="/v1/campaigns/{campaign}",
@@ -362,7 +369,7 @@ def progress_routes(collector: Collector, access: Access) -> APIRouter:
         """
         await collector.find(campaign)
         await collector.live.check_room(campaign)
-        credential = credential_of(request)
+        credential = access.credential(request)
         return _EventStream(
             lambda take_over: collector.live.follow(campaign, credential, take_over)
         )
@@ -370,7 +377,7 @@ def progress_routes(collector: Collector, access: Access) -> APIRouter:
     return routes
 
 
-def operator_routes(collector: Collector, access: Access) -> APIRouter:
+def _key_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes for keys and the audit log."""
     routes = APIRouter(
         tags=["operator"], dependencies=[Depends(access.authorise)], responses=DOCUMENTED
@@ -457,7 +464,7 @@ class _EventStream(Response):
         self._follow(scope["extensions"][TAKE_OVER])
 
 
-def export_reports(
+def _export_reports(
     store: Store,
     campaign: str,
     plan: Plan,
@@ -502,7 +509,7 @@ def _spool_reports(
     """Export to a temporary file without a name, which a crash cannot leave behind."""
     file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        export_reports(store, campaign, plan, file, after, most)
+        _export_reports(store, campaign, plan, file, after, most)
     except BaseException:
         file.close()
         raise
@@ -524,9 +531,9 @@ def _status(collector: Collector, live: Live) -> Status:
                 split=plan.split,
                 epsilon=plan.epsilon,
                 population=plan.population,
-                wanted=reports_wanted(live.spec, plan, round_.start),
-                expected=expected_reports(live.spec, plan),
-                excess=has_excess(live.spec, plan, reports),
+                wanted=live.spec.reports_wanted(plan, round_.start),
+                expected=live.spec.expected_reports(plan),
+                excess=live.spec.has_excess(plan, reports),
                 closes=round_.closes,
                 held=round_.held,
                 untidied=round_.number in untidied,

@@ -195,7 +195,7 @@ def _read_archive(data: bytes) -> tuple[Release, int]:
         return load_release(Path(scratch)), size
 
 
-def do(
+def _do(
     job: ReleaseJob, held: _HeldRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, detached from the release."""
@@ -377,7 +377,7 @@ def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None
     except Exception as error:
         return RuntimeError(f"{type(error).__name__} while a release was read")
     try:
-        return do(job, held, data)
+        return _do(job, held, data)
     except DitherError as error:
         return ParameterError(str(error), where=str(error.where or ""))
     except MemoryError:

@@ -21,7 +21,7 @@ from starlette.routing import request_response
 
 import dither
 from dither.collector.access import Access
-from dither.collector.admin import admin_routes, operator_routes, progress_routes
+from dither.collector.admin import operator_routes
 from dither.collector.collector import Collector
 from dither.collector.connections import Edge, read_body
 from dither.collector.problems import (
@@ -33,7 +33,7 @@ from dither.collector.problems import (
     outcome_problem,
     problem,
 )
-from dither.collector.releases import publishing_routes, release_routes
+from dither.collector.releases import release_routes
 from dither.collector.rounds import PublicCampaign
 from dither.collector.store import Outcome
 from dither.errors import DitherError
@@ -125,9 +125,8 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     # The most frequent requests match first.
     app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]
     app.include_router(_public_routes(collector))
-    app.include_router(admin_routes(collector, access))
-    for routes in (operator_routes, publishing_routes, release_routes, progress_routes):
-        app.include_router(routes(collector, access))
+    app.include_router(operator_routes(collector, access))
+    app.include_router(release_routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)

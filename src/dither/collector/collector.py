@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,12 +21,10 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
-from dither.collector.rounds import OpenRound
-from dither.collector.store import Batch, Outcome, Row, State, Store, StoreUnavailable
+from dither.collector.store import Batch, Outcome, State, Store, StoreUnavailable
 from dither.collector.writer import QueueFull, Writer, WriteResult
-from dither.errors import DitherError, ReportError
-from dither.reports import Envelope, Plan, decode
-from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
+from dither.errors import DitherError
+from dither.reports import Plan, decode
 from dither.tally import RoundTally
 
 T = TypeVar("T")
@@ -39,53 +36,6 @@ _WATCH_SECONDS = 0.5
 _COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
 _LOOKUP_GROUP = 500  # of them that share one query
 _CLOSE_SECONDS = 0.5  # and then for the store to close
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """The valid reports, their places in the request, and the outcomes of the others."""
-
-    batch: Batch
-    positions: list[int]
-    refused: dict[int, Outcome]
-
-    def outcomes(self, stored: list[Outcome]) -> list[Outcome]:
-        """Return one outcome per report, in the order of the request."""
-        by_position = {**self.refused, **dict(zip(self.positions, stored, strict=True))}
-        return [by_position[i] for i in range(len(by_position))]
-
-
-def judge(envelope: Envelope, current: OpenRound) -> _Judgement:
-    """Check every report against the round: the participant, the question and the payload."""
-    campaign, plan, start = current.campaign_bytes, current.plan, current.start
-    issued = current.participation == "tokens"
-    arrival = current.assignment == "arrival"
-    all_asked = arrival or (start == 0.0 and plan.population == 1.0)
-    rows: list[Row] = []
-    hashes: list[bytes] = []
-    positions: list[int] = []
-    refused: dict[int, Outcome] = {}
-    for i, report in enumerate(envelope.reports):
-        token = report.token
-        if not all_asked and not is_asked(token, campaign, start, plan.population):
-            refused[i] = Outcome.NOT_THIS_ROUND
-            continue
-        if report.question != pick(token, campaign, plan):
-            refused[i] = Outcome.WRONG_QUESTION
-            continue
-        try:
-            check_payload(plan, report.question, report.payload)
-        except ReportError:
-            refused[i] = Outcome.MALFORMED
-            continue
-        row_id = report_id(token, campaign, None if arrival else plan.round)
-        rows.append(Row(row_id, report.question, report.payload))
-        positions.append(i)
-        if issued:
-            hashes.append(token_hash(token))
-    once = arrival and plan.round > 0
-    batch = Batch(current.campaign, plan.round, rows, hashes if issued else None, once)
-    return _Judgement(batch, positions, refused)
 
 
 class _Lookups:
@@ -227,7 +177,7 @@ class Collector:
                 raise _not_open(live, envelope.round)
             # The store decides whether these bytes were stored before the round closed.
             current = live.round(envelope.round)
-        judged = judge(envelope, current)
+        judged = current.judge(envelope)
         stored = await self._commit(judged.batch) if judged.batch.rows else []
         outcomes = judged.outcomes(stored)
         self.metrics.upload(time.perf_counter() - begun, outcomes)

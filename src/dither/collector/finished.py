@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.rounds import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
 from dither.methods import MethodRun
 from dither.methods.histogram.consumer import Consumer, union
@@ -67,9 +66,9 @@ def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[N
     """Warn if rounds or questions of an open campaign took more reports than expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
-        f"{expected_reports(spec, tally.plan):,} were expected"
+        f"{spec.expected_reports(tally.plan):,} were expected"
         for tally in tallies
-        if has_excess(spec, tally.plan, tally.participants)
+        if spec.has_excess(tally.plan, tally.participants)
     ]
     crowded = [
         words
@@ -101,7 +100,7 @@ def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
     return [
         f"the question about {' and '.join(tally.plan.questions[i].attributes)} in round {tally.plan.round + 1} took "
         f"{answers[i]:,} reports, its share is {tally.plan.shares[i] * sum(answers):,.0f}"
-        for i in crowded_questions(spec, tally.plan, answers)
+        for i in spec.crowded_questions(tally.plan, answers)
     ]
 
 

@@ -41,7 +41,8 @@ from sqlalchemy.engine import Connection
 from dither.collector import limits
 from dither.collector.audit import acting, note
 from dither.collector.layout import Transaction, keys, sessions, sign_ins
-from dither.errors import DitherError, ParameterError, StateError
+from dither.collector.problems import Problem
+from dither.errors import ParameterError, StateError
 
 Role = Literal["curator", "reader"]
 _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
@@ -308,23 +309,6 @@ _ATTEMPT = (
 )
 
 
-class SignInRefused(DitherError):
-    """The key is not valid; the message gives no details."""
-
-    def __init__(self) -> None:
-        super().__init__("this is not a key of this collector")
-
-
-class TooManySignIns(DitherError):
-    """Too many sign-ins failed recently; a valid key has to wait, too."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"too many sign-ins failed; try again in {limits.FAILURES_SECONDS} seconds, "
-            "or use the command line"
-        )
-
-
 class Credential(NamedTuple):
     """What a long-running request was authorised by: the hash of a key or of a cookie."""
 
@@ -420,19 +404,19 @@ class Sessions:
         """Open a session; return the cookie's value and the session.
 
         Raises:
-            SignInRefused: The key is not valid.
-            TooManySignIns: Too many attempts failed in this span.
+            Problem: The key is not valid ("unauthorised", without details), or too many
+                attempts failed in this span ("too-many-sign-ins"); a valid key waits, too.
         """
         now = int(self._now())
         span = now // limits.FAILURES_SECONDS
         if self._refused_span == span:  # without a write to the store for every attempt
-            raise TooManySignIns
+            raise _too_many_sign_ins()
         if self._table.attempt(span) > limits.MAX_FAILURES:
             self._refused_span = span
-            raise TooManySignIns
+            raise _too_many_sign_ins()
         principal = self._keys.identify(key.strip())
         if principal is None:
-            raise SignInRefused
+            raise Problem("unauthorised", "this is not a key of this collector")
         value = secrets.token_urlsafe(32)
         with acting(principal.name, "sign-in"):
             self._table.add(hash_of(value), hash_of(key.strip()), span, now)
@@ -462,3 +446,11 @@ class Sessions:
 
 def _csrf(value: str) -> str:
     return hmac.digest(value.encode(), b"dither form", "sha256").hex()
+
+
+def _too_many_sign_ins() -> Problem:
+    return Problem(
+        "too-many-sign-ins",
+        f"too many sign-ins failed; try again in {limits.FAILURES_SECONDS} seconds, "
+        "or use the command line",
+    )

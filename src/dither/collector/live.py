@@ -28,6 +28,7 @@ from functools import partial
 from dither.collector import limits
 from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.keys import Credential
+from dither.collector.problems import Problem
 from dither.collector.store import Store, StoreFailure
 from dither.errors import DitherError
 
@@ -40,10 +41,6 @@ _NEVER = -1e9  # a time on the monotonic clock before any other
 
 TakeOver = Callable[[Callable[[], None]], asyncio.Transport | None]
 ValidCredentials = Callable[[set[Credential]], set[Credential]]
-
-
-class TooManyWatchers(DitherError):
-    """The limit of event streams is reached; poll the progress instead."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,9 @@ class LiveProgress:
     async def check_room(self, campaign: str) -> None:
         """Raise if the campaign does not exist or the limit of streams is reached."""
         if self.watchers >= _MAX_WATCHERS:
-            raise TooManyWatchers("the limit of event streams is reached; poll the progress")
+            raise Problem(
+                "too-many-watchers", "the limit of event streams is reached; poll the progress"
+            )
         await self.now(campaign)
 
     def follow(self, campaign: str, credential: Credential, take_over: TakeOver) -> None:

@@ -23,8 +23,9 @@ from dither.collector import limits
 from dither.collector.answering import Question, digest_of
 from dither.collector.audit import note
 from dither.collector.layout import Transaction, campaigns, publications
+from dither.collector.problems import Problem
 from dither.collector.questions import Questions
-from dither.errors import DitherError, ParameterError, StateError
+from dither.errors import ParameterError, StateError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
@@ -37,11 +38,9 @@ _ID = re.compile("[0-9a-f]{2,64}")
 log = logging.getLogger("dither.collector")
 
 
-class NoRelease(DitherError):
-    """The release does not exist, or the reader may not see it; both look the same."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such release")
+def no_release() -> Problem:
+    """Return the error for a release that does not exist or that the reader may not see."""
+    return Problem("not-found", "there is no such release")
 
 
 @dataclass(frozen=True)
@@ -167,7 +166,7 @@ class Publications:
             return found
         if everything and (digest := self._finalised(campaign)):
             return Published(campaign, digest, False)
-        raise NoRelease
+        raise no_release()
 
     def _finalised(self, campaign: str) -> str:
         """The digest of a release that was never published; empty if it does not exist.
@@ -213,7 +212,7 @@ class Publications:
             data = self._table.finalised(found.campaign)
         # The release was deleted in the mean time.
         if data is None:
-            raise NoRelease
+            raise no_release()
         return data
 
     def file(self, found: Published, name: str) -> bytes | None:

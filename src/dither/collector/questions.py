@@ -33,23 +33,21 @@ from dither.collector.answering import (
     Report,
 )
 from dither.collector.campaigns import CountedElsewhere
-from dither.errors import DitherError, InputError, ParameterError
+from dither.collector.problems import Problem
+from dither.errors import DitherError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
 log = logging.getLogger("dither.collector")
 
 
-class TooManyQuestions(DitherError):
-    """More questions wait than are taken; ask again a little later."""
-
-
-class QuestionTooLong(ParameterError):
+class _QuestionTooLong(ParameterError):
     """The answer would take longer than a question may."""
 
 
-class FileTooLarge(InputError):
-    """Reading a file takes more memory or time than it may."""
+def _too_many(detail: str) -> Problem:
+    """Return the error for a question that cannot be taken now."""
+    return Problem("too-many-questions", detail)
 
 
 class _Line:
@@ -64,12 +62,12 @@ class _Line:
     def my_turn(self) -> Iterator[None]:
         """Wait for the turn and keep it."""
         if not self._room.acquire(blocking=False):
-            raise TooManyQuestions(
+            raise _too_many(
                 f"{limits.MAX_WAITING} {self._what} wait already; try again in a moment"
             )
         try:
             if not self.turn.acquire(timeout=limits.WAIT_SECONDS):
-                raise TooManyQuestions(
+                raise _too_many(
                     f"the {self._what} before took longer than {limits.WAIT_SECONDS:g} s; try again"
                 )
             try:
@@ -94,17 +92,17 @@ class _Worker:
         theirs.close()
         try:
             if not self._pipe.poll(limits.PROCESS_START_SECONDS):
-                raise TooManyQuestions("the bounded process did not start; try again in a moment")
+                raise _too_many("the bounded process did not start; try again in a moment")
             self._pipe.recv()
         except BaseException:
             self.end()
             raise
 
     def ask(self, digest: str, job: Job, data: bytes | None, seconds: float) -> object:
-        """The result of a job; after `QuestionTooLong` or `OSError` the process is unusable."""
+        """The result of a job; after `_QuestionTooLong` or `OSError` the process is unusable."""
         self._pipe.send((digest, job, data))
         if not self._pipe.poll(seconds):
-            raise QuestionTooLong(
+            raise _QuestionTooLong(
                 f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values",
                 where="where",
             )
@@ -144,7 +142,7 @@ class Questions:
     def with_replicates(self, digest: str, data: bytes) -> bytes:
         """The release with replicates as a zip file; takes about as long as twenty fits."""
         if not self._making.acquire(blocking=False):
-            raise TooManyQuestions(
+            raise _too_many(
                 "replicates of another release are being made; try again when they are done"
             )
         try:
@@ -161,8 +159,8 @@ class Questions:
         """The schema of the file at `path`, uploaded as `name`, or a draft from a table.
 
         Raises:
-            InputError: The file is neither, or reading it takes too much
-                (`FileTooLarge`).
+            InputError: The file is neither.
+            Problem: Reading it takes too much.
         """
         found = self._read(DraftSchema(path, name))
         assert isinstance(found, DraftedSchema)
@@ -173,7 +171,7 @@ class Questions:
 
         Raises:
             ReportError: the bytes are not one.
-            FileTooLarge: reading it takes too much.
+            Problem: reading it takes too much.
         """
         with tempfile.NamedTemporaryFile(prefix="dither-upload-") as file:
             file.write(data)
@@ -197,20 +195,23 @@ class Questions:
             try:
                 worker = self._workers.get("files") or self._start("files")
                 found = worker.ask("", job, None, limits.FILE_SECONDS)
-            except QuestionTooLong:
-                raise FileTooLarge(
-                    f"reading the file takes longer than {limits.FILE_SECONDS:g} s; send a smaller one"
+            except _QuestionTooLong:
+                raise Problem(
+                    "too-large",
+                    f"reading the file takes longer than {limits.FILE_SECONDS:g} s; send a smaller one",
                 ) from None
             except (EOFError, OSError):
                 # The process ran out of memory without a Python error.
                 if self._ended:
-                    raise TooManyQuestions("the collector is being stopped") from None
+                    raise _too_many("the collector is being stopped") from None
                 found = OutOfMemory()
             finally:
                 self._end("files")
         if isinstance(found, OutOfMemory):
-            raise FileTooLarge(
-                f"reading the file needs more memory than the {self._memory >> 20:,} MiB it may take; send a smaller one"
+            raise Problem(
+                "too-large",
+                f"reading the file needs more memory than the "
+                f"{self._memory >> 20:,} MiB it may take; send a smaller one",
             )
         return _checked(found)
 
@@ -223,22 +224,22 @@ class Questions:
             found = worker.ask(digest, job, None, seconds)
             if isinstance(found, Absent):
                 found = worker.ask(digest, job, fetch(), seconds + limits.LOAD_SECONDS)
-        except QuestionTooLong:
+        except _QuestionTooLong:
             self._end(name)
             raise
         except (EOFError, OSError):
             # The process was ended, or ran out of memory without a Python error.
             self._end(name)
             if self._ended:
-                raise TooManyQuestions("the collector is being stopped") from None
-            raise QuestionTooLong(
+                raise _too_many("the collector is being stopped") from None
+            raise _QuestionTooLong(
                 "the question needs more memory than one may", where="by"
             ) from None
         return _checked(found)
 
     def _start(self, name: str) -> _Worker:
         if self._ended:
-            raise TooManyQuestions("the collector is being stopped")
+            raise _too_many("the collector is being stopped")
         made = self._workers[name] = _Worker(self._memory)
         return made
 

@@ -36,7 +36,7 @@ from dither.collector.answering import Question
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
-from dither.collector.publications import NoRelease, Published
+from dither.collector.publications import Published, no_release
 from dither.release.query import Answer, AnswerTable
 
 CSV = "text/csv; charset=utf-8; header=present"
@@ -54,7 +54,7 @@ class PublicationStatus:
     sha256: str | None = None
 
 
-def question_of(where: str, given: str, by: Sequence[str]) -> Question:
+def _question_of(where: str, given: str, by: Sequence[str]) -> Question:
     """The question in an address; empty parameters are ignored."""
     return Question(
         where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip())
@@ -75,16 +75,24 @@ def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
     return Response(
         out.getvalue(),
         media_type=CSV if form == "csv" else PARQUET,
-        headers=named(f"answer.{form}"),
+        headers=_named(f"answer.{form}"),
     )
 
 
-def named(file: str) -> dict[str, str]:
+def _named(file: str) -> dict[str, str]:
     """Lets a browser save an answer as a file of this name."""
     return {"content-disposition": f'attachment; filename="{file}"'}
 
 
 def release_routes(collector: Collector, access: Access) -> APIRouter:
+    """Routes by which anybody reads published releases and a curator publishes them."""
+    routes = APIRouter()
+    routes.include_router(_publishing_routes(collector, access))
+    routes.include_router(_reading_routes(collector, access))
+    return routes
+
+
+def _reading_routes(collector: Collector, access: Access) -> APIRouter:
     """Routes that read releases. They query the store in the framework's threads."""
     routes = APIRouter(prefix="/v1/releases/{campaign}", tags=["releases"], responses=DOCUMENTED)
     publications = collector.publications
@@ -134,7 +142,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         if format not in FORMATS:
             raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
         asked = replace(
-            question_of(where, given, by),
+            _question_of(where, given, by),
             range=tuple(text for text in range if text.strip()),
             below=below,
             quantiles=quantiles,
@@ -159,7 +167,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
             file.close()
             slots.release()
             raise
-        return FileAnswer(file, media_type, named(name), slots.release)
+        return FileAnswer(file, media_type, _named(name), slots.release)
 
     @routes.get(
         "/synthetic.parquet",
@@ -193,13 +201,13 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
     def _synthetic(release: Published) -> bytes:
         held = publications.file(release, "synthetic.parquet")
         if held is None:
-            raise NoRelease
+            raise no_release()
         return held
 
     return routes
 
 
-def publishing_routes(collector: Collector, access: Access) -> APIRouter:
+def _publishing_routes(collector: Collector, access: Access) -> APIRouter:
     """Routes by which a curator publishes a release or withdraws it."""
     routes = APIRouter(
         prefix="/v1/admin/campaigns/{campaign}",

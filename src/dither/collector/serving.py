@@ -44,7 +44,7 @@ from dither.collector import limits
 from dither.collector.app import Pages, make_app
 from dither.collector.collector import Collector
 from dither.collector.connections import Connections, GuardedProtocol, room_for_connections
-from dither.collector.metrics import retire
+from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import RateLimitFilter
 from dither.collector.sqlite import SqliteStore
@@ -402,7 +402,7 @@ class _Workers:
         gone = [process for process in self.alive if not process.is_alive()]
         for process in gone:
             self.alive.pop(process).close()
-            retire(self.work.counters, process.pid or 0)
+            Metrics.retire(self.work.counters, process.pid or 0)
         return gone
 
     def signal(self, number: signal.Signals) -> None:

@@ -158,7 +158,7 @@ def _joined(schema: Schema, fields: Sequence[Field], typed: str) -> str | None:
 
 
 def _expression(attribute: Attribute, field: Field) -> str:
-    name = attribute_name(attribute.name)
+    name = _attribute_name(attribute.name)
     chosen = [_literal(attribute, box.code) for box in field.boxes if box.ticked]
     parts = []
     if field.from_:
@@ -174,7 +174,7 @@ def _expression(attribute: Attribute, field: Field) -> str:
     return f"({ranged} or {listed})" if ranged else listed
 
 
-def attribute_name(name: str) -> str:
+def _attribute_name(name: str) -> str:
     """An attribute in an expression."""
     plain = (
         name.isidentifier()

@@ -145,7 +145,7 @@ def _outlook(schema: Schema, participants: int, epsilon: float) -> _Outlook:
     return _Outlook(expected, tuple(curves))
 
 
-def outlook_chart(outlook: _Outlook) -> Markup:
+def _outlook_chart(outlook: _Outlook) -> Markup:
     """One line for each epsilon, errors and participants both on a scale of tens; the chosen one stands out."""
     spots = sorted({n for _, points in outlook.curves for n, _ in points})
     errors = [max(error, 1e-6) for _, points in outlook.curves for _, error in points]
@@ -202,7 +202,7 @@ _HOLDOUT = 0.05
 
 
 @dataclass(frozen=True)
-class Draft:
+class _Draft:
     """The form as it was sent: all fields as text, and the cards of the schema."""
 
     title: str = ""
@@ -264,7 +264,7 @@ class Draft:
         return int(number)
 
 
-def _read_draft(form: Form) -> Draft:
+def _read_draft(form: Form) -> _Draft:
     """Read the fields of the form."""
     names = (
         *_WORDS,
@@ -277,7 +277,7 @@ def _read_draft(form: Form) -> Draft:
         "listed",
     )
     given = {name: form.text(name) for name in names if form.text(name)}
-    return Draft(**given, schema=read_cards(form.text))
+    return _Draft(**given, schema=read_cards(form.text))
 
 
 def new_campaign_routes(console: Console) -> APIRouter:
@@ -287,7 +287,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
     signed_in, sent = Depends(console.session), Depends(console.form)
 
     def show(
-        session: Session, draft: Draft, fault: str = "", note: str = "", **seen: Any
+        session: Session, draft: _Draft, fault: str = "", note: str = "", **seen: Any
     ) -> Response:
         response = console.page(
             "new_campaign.html",
@@ -308,7 +308,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
 
     @routes.get("/console/new")
     async def empty(session: Session = signed_in) -> Response:
-        return show(session, Draft())
+        return show(session, _Draft())
 
     @routes.post("/console/new")
     async def act(form: Form = sent) -> Response:
@@ -333,19 +333,19 @@ def new_campaign_routes(console: Console) -> APIRouter:
     async def from_file(form: Form = sent) -> Response:
         chosen = form.file("file")
         if chosen is None:
-            return show(form.session, Draft(), "choose a file first")
+            return show(form.session, _Draft(), "choose a file first")
         try:
             schema, leaks = await run_in_threadpool(_read_file, console.collector.questions, chosen)
         except DitherError as error:
-            return show(form.session, Draft(), str(error))
+            return show(form.session, _Draft(), str(error))
         note = (
             f"{sentence(LEAK_WARNING)} Look through every answer below before you go on."
             if leaks
             else ""
         )
-        return show(form.session, Draft(schema=show_schema(schema)), note=note)
+        return show(form.session, _Draft(schema=show_schema(schema)), note=note)
 
-    async def look_ahead(form: Form, draft: Draft) -> dict[str, Any] | None:
+    async def look_ahead(form: Form, draft: _Draft) -> dict[str, Any] | None:
         """Return the planner's content, or None if the same browser has sent a newer request."""
         try:
             schema, people, epsilon = (
@@ -361,7 +361,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
         return (
             None
             if outlook is None
-            else {"outlook": outlook, "chart": outlook_chart(outlook), "plan_fault": ""}
+            else {"outlook": outlook, "chart": _outlook_chart(outlook), "plan_fault": ""}
         )
 
     @routes.post("/console/plan")
@@ -374,7 +374,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
     return routes
 
 
-def _with_schema(draft: Draft, schema: SchemaForm) -> Draft:
+def _with_schema(draft: _Draft, schema: SchemaForm) -> _Draft:
     return replace(draft, schema=schema)
 
 

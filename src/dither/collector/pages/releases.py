@@ -28,8 +28,8 @@ from dither.collector.pages.asking import (
     read_number_form,
     shown_answer,
 )
-from dither.collector.publications import NoRelease, Publications, Published
-from dither.collector.questions import TooManyQuestions
+from dither.collector.problems import Problem
+from dither.collector.publications import Publications, Published
 from dither.display import Bar, bar_chart
 from dither.errors import InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
@@ -121,7 +121,7 @@ _SIGNS = {sign: "\\" + sign for sign in "{}$&#%_"} | {
 }
 
 
-def spelt(text: str) -> str:
+def _spelt(text: str) -> str:
     """Text as LaTeX reads it, in one line."""
     return "".join(_SIGNS.get(sign, sign) for sign in " ".join(text.split()) if sign.isprintable())
 
@@ -130,7 +130,7 @@ def bibtex(manifest: JsonObject, title: str, about: str, place: str) -> str:
     """A BibTeX entry: title, identification of this release, address, and year if known."""
     campaign = manifest.get("campaign") or {}
     made = str(campaign.get("finalised") or "")[:4]
-    fields = {"title": f"{{{spelt(title)}}}", "year": made, "note": spelt(about), "url": place}
+    fields = {"title": f"{{{_spelt(title)}}}", "year": made, "note": _spelt(about), "url": place}
     lines = "".join(f",\n  {name} = {{{value}}}" for name, value in fields.items() if value)
     return f"@misc{{dither-{str(campaign.get('id', ''))[:12]}{lines}\n}}\n"
 
@@ -183,7 +183,7 @@ def release_pages(collector: Collector) -> APIRouter:
     return routes
 
 
-def title_of(manifest: JsonObject) -> str:
+def _title_of(manifest: JsonObject) -> str:
     """The title of a release: its campaign's title or name."""
     campaign = manifest.get("campaign") or {}
     return str(campaign.get("title") or campaign.get("name") or "Release")
@@ -222,7 +222,7 @@ def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any
         ],
         "campaign": release.campaign,
         "public": release.public,
-        "name": title_of(manifest),
+        "name": _title_of(manifest),
     }
 
 
@@ -257,7 +257,9 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
             answer = publications.ask(release, form.question)
         except InputError as error:
             fault, status = str(error), 422
-        except TooManyQuestions as error:
+        except Problem as error:
+            if error.cause != "too-many-questions":
+                raise
             fault, status = str(error), 429
     frame = _frame(release, manifest, "/ask")
     return page(
@@ -313,7 +315,7 @@ def _citation(publications: Publications, release: Published, public_url: str | 
         **SECURITY,
         "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"',
     }
-    text = bibtex(manifest, title_of(manifest), about, place)
+    text = bibtex(manifest, _title_of(manifest), about, place)
     return Response(text, media_type="application/x-bibtex; charset=utf-8", headers=headers)
 
 
@@ -328,12 +330,12 @@ def _compare(publications: Publications, release: Published, other: Published | 
             continue
         try:
             candidate = json.loads(publications.manifest(publications.find(campaign, False)))
-        except NoRelease:
+        except Problem:
             # The release was withdrawn in the mean time.
             continue
         same = candidate.get("schema_fingerprint") == manifest["schema_fingerprint"]
         if same and _can_compare(candidate):
-            offered.append((campaign, title_of(candidate), candidate))
+            offered.append((campaign, _title_of(candidate), candidate))
     compared, second, fault = [], None, ""
     if other is not None:
         second = json.loads(publications.manifest(other))
@@ -351,7 +353,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
         chosen="" if other is None else other.campaign,
         first=manifest,
         second=second,
-        second_name="" if second is None else title_of(second),
+        second_name="" if second is None else _title_of(second),
         compared=compared,
         fault=fault,
         **frame,
