@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector import StoreFailure, StoreUnavailable, limits, live
-from dither.collector.keys import Credential
+from dither.collector import Credential, StoreFailure, StoreUnavailable, limits, live
 from dither.collector.live import LiveProgress
 
 

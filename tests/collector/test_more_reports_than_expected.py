@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
-from dither.collector import CampaignSpec, NewCampaign
-from dither.collector.finished import excess_notices
+from dither.collector import CampaignSpec, NewCampaign, make_release
 from dither.mechanisms import mechanism
 from dither.methods import start
 from dither.reports import Plan, Question
@@ -80,8 +79,8 @@ def fifteen_questions(crowd: int, **more: Any) -> list[str]:
     for i, number in enumerate(numbers.tolist()):
         tally.add_counts(i, np.array([number // 2, number - number // 2]), number)
     machine.close(tally)
-    notices = excess_notices(machine.tallies, spec_of(participants=3000, **more))
-    return [notice.message for notice in notices]
+    release = make_release(machine, tally.participants, spec_of(participants=3000, **more), 10)
+    return [notice.message for notice in release.warnings if notice.code == CODE]
 
 
 def test_a_crowd_on_one_question_is_flagged_though_the_round_is_not() -> None:

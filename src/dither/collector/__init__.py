@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dither.collector.collector import Collector as Collector
     from dither.collector.connections import room_for_connections as room_for_connections
     from dither.collector.finished import make_release as make_release
+    from dither.collector.keys import Credential as Credential
     from dither.collector.keys import Keys as Keys
     from dither.collector.keys import Principal as Principal
     from dither.collector.keys import Sessions as Sessions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dither.collector.problems import PROBLEMS as PROBLEMS
     from dither.collector.problems import Problem as Problem
     from dither.collector.problems import RateLimitFilter as RateLimitFilter
+    from dither.collector.problems import RetrySpread as RetrySpread
     from dither.collector.publications import Publications as Publications
     from dither.collector.questions import Questions as Questions
     from dither.collector.serving import CollectorServer as CollectorServer
@@ -68,6 +70,7 @@ _HOMES = {
     "Closer": "closer",
     "Collector": "collector",
     "CollectorServer": "serving",
+    "Credential": "keys",
     "Keys": "keys",
     "LocalTallies": "tallies",
     "Metrics": "metrics",
@@ -85,6 +88,7 @@ _HOMES = {
     "QueueFull": "writer",
     "RateLimitFilter": "problems",
     "RebuiltTallies": "tallies",
+    "RetrySpread": "problems",
     "Row": "store",
     "Sessions": "keys",
     "SqlStore": "sql_store",

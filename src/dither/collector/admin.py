@@ -38,7 +38,7 @@ from dither.types import JsonObject
 
 ZIP = "application/zip"
 PARQUET = "application/vnd.apache.parquet"
-_ARCHIVE = "application/octet-stream"
+BYTES = "application/octet-stream"
 _EVENTS = "text/event-stream"
 _MAX_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
@@ -189,12 +189,12 @@ Counted = Annotated[bytes, Depends(_read_archive)]
 _EntryNumber = Annotated[int | None, Query(ge=1, lt=2**31)]
 CampaignId = Annotated[str | None, Query(pattern="^[0-9a-f]{2,64}$")]
 _EntryPageSize = Annotated[int, Query(ge=1, le=MAX_ENTRIES)]
-_TAKES_TALLY: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {_ARCHIVE: {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+
+
+def takes_bytes(media_type: str) -> JsonObject:
+    """Describe the body of an endpoint that is a file of this type."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _takes(kind: type) -> JsonObject:
@@ -268,7 +268,7 @@ def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
             live = campaigns.close_round(campaign, asked.round, hold=asked.hold)
             return _status(collector, live)
 
-    @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
+    @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=takes_bytes(BYTES))
     def close_with(campaign: str, number: _RoundNumber, body: Counted, who: Who) -> Status:
         """Close a round with a tally counted elsewhere, if it counts exactly the stored reports.
 

@@ -21,7 +21,7 @@ from starlette.routing import request_response
 
 import dither
 from dither.collector.access import Access
-from dither.collector.admin import operator_routes
+from dither.collector.admin import BYTES, operator_routes, takes_bytes
 from dither.collector.collector import Collector
 from dither.collector.connections import Edge, read_body
 from dither.collector.problems import (
@@ -60,19 +60,6 @@ _REFUSALS = (
     "overloaded",
 )
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
-_UPLOAD_DOCS: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
-
-_LOOKUP_DOCS: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
 
 
 @dataclass(frozen=True)
@@ -186,7 +173,7 @@ def _upload_route(collector: Collector) -> APIRoute:
         tags=["participants"],
         response_model=UploadResults,
         responses=DOCUMENTED | _REPEATED,
-        openapi_extra=_UPLOAD_DOCS,
+        openapi_extra=takes_bytes(REPORTS_TYPE),
     )
 
 
@@ -214,7 +201,7 @@ def _lookup_route(collector: Collector) -> APIRoute:
         tags=["participants"],
         response_model=LookupResult,
         responses=DOCUMENTED,
-        openapi_extra=_LOOKUP_DOCS,
+        openapi_extra=takes_bytes(BYTES),
     )
 
 

@@ -25,7 +25,7 @@ from dither.tally import CountTally, RoundTally
 MAX_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
 # Questions named in the warning.
-MAX_CROWDED_SHOWN = 3
+_MAX_CROWDED_SHOWN = 3
 
 
 def make_release(
@@ -58,11 +58,11 @@ def make_release(
     )
     call = spec.call(size, campaign, *days)
     return Release.from_machine(
-        run, call, participants, draw, warnings=excess_notices(run.tallies, spec)
+        run, call, participants, draw, warnings=_excess_notices(run.tallies, spec)
     )
 
 
-def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
+def _excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
     """Warn if rounds or questions of an open campaign took more reports than expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
@@ -76,10 +76,10 @@ def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[N
         if isinstance(tally, CountTally)
         for words in _crowded(tally, spec)
     ]
-    if len(crowded) > MAX_CROWDED_SHOWN:
+    if len(crowded) > _MAX_CROWDED_SHOWN:
         crowded = [
-            *crowded[:MAX_CROWDED_SHOWN],
-            f"and {len(crowded) - MAX_CROWDED_SHOWN:,} more questions",
+            *crowded[:_MAX_CROWDED_SHOWN],
+            f"and {len(crowded) - _MAX_CROWDED_SHOWN:,} more questions",
         ]
     if not found and not crowded:
         return ()
@@ -125,7 +125,7 @@ def _number_release(
         schema.attributes[0].name,
         partition,
         schema=schema,
-        warnings=excess_notices(machine.closed, spec),
+        warnings=_excess_notices(machine.closed, spec),
     )
 
 

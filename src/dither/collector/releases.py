@@ -17,7 +17,7 @@ import io
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, BinaryIO
 
@@ -67,7 +67,7 @@ def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
         return json_response(answer.to_json())
     out = io.BytesIO()
     if form == "csv":
-        write_spreadsheet(answer.to_arrow(), out)
+        write_spreadsheet([answer.to_arrow()], out)
     elif form == "parquet":
         pq.write_table(answer.to_arrow(), out)
     else:
@@ -186,7 +186,7 @@ def _reading_routes(collector: Collector, access: Access) -> APIRouter:
     def csv(release: Published = found) -> Response:
         """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
         return download(
-            lambda file: copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file),
+            lambda file: write_spreadsheet(_parts(_synthetic(release)), file),
             CSV,
             "synthetic.csv",
         )
@@ -251,21 +251,21 @@ def _without_formulas(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, names=names)
 
 
-def write_spreadsheet(table: pa.Table, out: BinaryIO) -> None:
-    """A small table as CSV."""
-    pa_csv.write_csv(_without_formulas(table), out)
-
-
-def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
-    """A Parquet file as CSV, some rows at a time."""
-    source = pq.ParquetFile(parquet)
+def write_spreadsheet(tables: Iterable[pa.Table], out: BinaryIO) -> None:
+    """Write the parts of a table as one CSV file."""
     writer: pa_csv.CSVWriter | None = None
-    for batch in source.iter_batches(batch_size=1 << 16):
-        rows = _without_formulas(pa.Table.from_batches([batch]))
+    for table in tables:
+        rows = _without_formulas(table)
         writer = writer or pa_csv.CSVWriter(out, rows.schema)
         writer.write_table(rows)
     if writer is not None:
         writer.close()
+
+
+def _parts(parquet: bytes) -> Iterator[pa.Table]:
+    """The rows of a Parquet file, some at a time."""
+    for batch in pq.ParquetFile(io.BytesIO(parquet)).iter_batches(batch_size=1 << 16):
+        yield pa.Table.from_batches([batch])
 
 
 def _is_text(kind: pa.DataType) -> bool:

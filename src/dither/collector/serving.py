@@ -52,7 +52,6 @@ from dither.collector.store import Store
 from dither.errors import DitherError, InputError
 from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
-from dither.types import JsonObject
 
 _MIN_KEY = 16
 log = logging.getLogger("dither.collector")
@@ -224,20 +223,22 @@ class CollectorServer(uvicorn.Server):
         self.edge = make_app(collector, key, pages)
         self._say = say
         self._gate = Connections(bounds, collector.metrics)
-        silent: JsonObject = dict.fromkeys(
-            ("access_log", "server_header", "date_header", "proxy_headers"), False
-        )
-        held: JsonObject = {
-            "backlog": limits.BACKLOG,
-            "timeout_graceful_shutdown": limits.GRACE_SECONDS,
-            "lifespan": "on",
-        }
         http: Any = partial(GuardedProtocol, self._gate)
-        super().__init__(
-            uvicorn.Config(
-                self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more
-            )
+        config = uvicorn.Config(
+            self.edge,
+            http=http,
+            ws="none",
+            lifespan="on",
+            log_level=log_level,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=limits.BACKLOG,
+            timeout_graceful_shutdown=limits.GRACE_SECONDS,
+            **more,
         )
+        super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

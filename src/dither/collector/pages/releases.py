@@ -21,20 +21,14 @@ from starlette.responses import RedirectResponse, Response
 from dither.collector.access import Access
 from dither.collector.collector import Collector
 from dither.collector.pages.answers import SECURITY, page, shown_origin
-from dither.collector.pages.asking import (
-    Form,
-    NumberForm,
-    read_form,
-    read_number_form,
-    shown_answer,
-)
+from dither.collector.pages.asking import read_form, shown_answer
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications, Published
 from dither.display import Bar, bar_chart
 from dither.errors import InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
-from dither.schema import schema_from_json
+from dither.schema import Attribute, Schema, schema_from_json
 from dither.types import JsonObject
 
 # Half-width of a 95 % interval in standard errors.
@@ -205,6 +199,15 @@ def _number_name(manifest: JsonObject) -> str:
     return str(manifest.get("number") or earlier or "number")
 
 
+def _schema_of(publications: Publications, release: Published, manifest: JsonObject) -> Schema:
+    """The schema of a release; earlier versions stored none for a number, only its range."""
+    known = json.loads(publications.schema(release))
+    if known:
+        return schema_from_json(known)
+    low, high = manifest["range"]
+    return Schema((Attribute(_number_name(manifest), "numeric", edges=(low, high)),))
+
+
 def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = None) -> str:
     return f"/releases/{campaign}{below}" + (f"?{urlencode(query)}" if query else "")
 
@@ -245,11 +248,8 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
     manifest = json.loads(publications.manifest(release))
     if not _can_ask(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
-    form: Form | NumberForm
-    if "range" in manifest:
-        form = read_number_form(asked, manifest["range"], _number_name(manifest))
-    else:
-        form = read_form(schema_from_json(json.loads(publications.schema(release))), asked)
+    number = _number_name(manifest) if "range" in manifest else ""
+    form = read_form(_schema_of(publications, release, manifest), asked, number)
     answer: Answer | AnswerTable | None = None
     fault, status = "", 200
     if form.asks:
@@ -263,7 +263,7 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
             fault, status = str(error), 429
     frame = _frame(release, manifest, "/ask")
     return page(
-        form.template,
+        "release_ask.html",
         title=f"Ask: {frame['name']}",
         heading="Ask this release",
         subtitle=frame["name"],
