@@ -211,6 +211,12 @@ def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     return {200: {"description": description, "content": content}}
 
 
+def operator_router(access: Access, prefix: str = "") -> APIRouter:
+    """Return an empty router whose routes need a key."""
+    needs_key = [Depends(access.authorise)]
+    return APIRouter(prefix=prefix, tags=["operator"], dependencies=needs_key, responses=DOCUMENTED)
+
+
 def operator_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes of operators: campaigns, keys, the audit log and progress."""
     routes = APIRouter()
@@ -221,12 +227,7 @@ def operator_routes(collector: Collector, access: Access) -> APIRouter:
 
 def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to create, read, move and export campaigns."""
-    routes = APIRouter(
-        prefix="/v1/admin/campaigns",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/admin/campaigns")
     campaigns = collector.campaigns
 
     @routes.get("")
@@ -253,6 +254,36 @@ def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
         with acting(who.name, "delete"):
             campaigns.delete(campaign)
         return Deleted(campaign)
+
+    _add_steps(routes, collector)
+
+    @routes.get(
+        "/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder")
+    )
+    def release(campaign: str) -> Response:
+        """Download the release of a finalised campaign as a zip file."""
+        return Response(campaigns.release(campaign), media_type=ZIP)
+
+    @routes.post(
+        "/{campaign}/tokens",
+        status_code=201,
+        response_model=IssuedTokens,
+        openapi_extra=_takes(TokensToIssue),
+    )
+    def tokens(campaign: str, body: _Body, who: Who) -> Response:
+        """Issue participation tokens, shown only in this response."""
+        asked = read(TokensToIssue, body)
+        with acting(who.name, "issue-tokens"):
+            issued = campaigns.issue_tokens(campaign, asked.count)
+        return Response(_tokens_json(issued), 201, media_type="application/json")
+
+    _add_counting(routes, collector)
+    return routes
+
+
+def _add_steps(routes: APIRouter, collector: Collector) -> None:
+    """Add the transitions of a campaign."""
+    campaigns = collector.campaigns
 
     @routes.post("/{campaign}/open")
     def open_campaign(campaign: str, who: Who) -> Status:
@@ -284,29 +315,6 @@ def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
         asked = read(FinaliseRequest, body)
         with acting(who.name, "finalise"):
             return _status(collector, campaigns.finalise(campaign, asked.rows))
-
-    @routes.get(
-        "/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder")
-    )
-    def release(campaign: str) -> Response:
-        """Download the release of a finalised campaign as a zip file."""
-        return Response(campaigns.release(campaign), media_type=ZIP)
-
-    @routes.post(
-        "/{campaign}/tokens",
-        status_code=201,
-        response_model=IssuedTokens,
-        openapi_extra=_takes(TokensToIssue),
-    )
-    def tokens(campaign: str, body: _Body, who: Who) -> Response:
-        """Issue participation tokens, shown only in this response."""
-        asked = read(TokensToIssue, body)
-        with acting(who.name, "issue-tokens"):
-            issued = campaigns.issue_tokens(campaign, asked.count)
-        return Response(_tokens_json(issued), 201, media_type="application/json")
-
-    _add_counting(routes, collector)
-    return routes
 
 
 def _add_counting(routes: APIRouter, collector: Collector) -> None:
@@ -345,12 +353,7 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
 
 def _progress_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to watch a campaign: polling, and server-sent events."""
-    routes = APIRouter(
-        prefix="/v1/campaigns/{campaign}",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/campaigns/{campaign}")
 
     @routes.get("/progress")
     async def progress(campaign: str) -> Progress:
@@ -379,9 +382,7 @@ def _progress_routes(collector: Collector, access: Access) -> APIRouter:
 
 def _key_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes for keys and the audit log."""
-    routes = APIRouter(
-        tags=["operator"], dependencies=[Depends(access.authorise)], responses=DOCUMENTED
-    )
+    routes = operator_router(access)
     keys = collector.keys
 
     @routes.get("/v1/admin/keys")

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,12 +31,12 @@ from starlette.responses import Response
 
 from dither.collector import limits
 from dither.collector.access import Access, Who
-from dither.collector.admin import PARQUET, ZIP, FileAnswer, sends
+from dither.collector.admin import PARQUET, ZIP, FileAnswer, operator_router, sends
 from dither.collector.answering import Question
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
-from dither.collector.publications import Published, no_release
+from dither.collector.publications import Publications, Published, no_release
 from dither.release.query import Answer, AnswerTable
 
 CSV = "text/csv; charset=utf-8; header=present"
@@ -151,6 +151,19 @@ def _reading_routes(collector: Collector, access: Access) -> APIRouter:
         )
         return _answer_file(publications.ask(release, asked), format)
 
+    _add_downloads(routes, publications, found)
+    return routes
+
+
+def _add_downloads(routes: APIRouter, publications: Publications, found: Any) -> None:
+    """Add the files of a release; `found` is the dependency that finds it."""
+
+    def synthetic(release: Published) -> bytes:
+        held = publications.file(release, "synthetic.parquet")
+        if held is None:
+            raise no_release()
+        return held
+
     slots = threading.BoundedSemaphore(limits.MAX_DOWNLOADS)
 
     def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
@@ -176,7 +189,7 @@ def _reading_routes(collector: Collector, access: Access) -> APIRouter:
     )
     def parquet(release: Published = found) -> Response:
         """The synthetic table, a Parquet file."""
-        return download(lambda file: file.write(_synthetic(release)), PARQUET, "synthetic.parquet")
+        return download(lambda file: file.write(synthetic(release)), PARQUET, "synthetic.parquet")
 
     @routes.get(
         "/synthetic.csv",
@@ -186,7 +199,7 @@ def _reading_routes(collector: Collector, access: Access) -> APIRouter:
     def csv(release: Published = found) -> Response:
         """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
         return download(
-            lambda file: write_spreadsheet(_parts(_synthetic(release)), file),
+            lambda file: write_spreadsheet(_parts(synthetic(release)), file),
             CSV,
             "synthetic.csv",
         )
@@ -198,23 +211,10 @@ def _reading_routes(collector: Collector, access: Access) -> APIRouter:
         """The release's folder, which `dither query` and `dither.load_release` read once it is unpacked."""
         return download(lambda file: file.write(publications.archive(release)), ZIP, "release.zip")
 
-    def _synthetic(release: Published) -> bytes:
-        held = publications.file(release, "synthetic.parquet")
-        if held is None:
-            raise no_release()
-        return held
-
-    return routes
-
 
 def _publishing_routes(collector: Collector, access: Access) -> APIRouter:
     """Routes by which a curator publishes a release or withdraws it."""
-    routes = APIRouter(
-        prefix="/v1/admin/campaigns/{campaign}",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/admin/campaigns/{campaign}")
 
     @routes.post("/publish-release")
     def publish(campaign: str, who: Who) -> PublicationStatus:

@@ -329,13 +329,18 @@ def serve(
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+    _end_process(server)
+
+
+def _end_process(server: CollectorServer) -> None:
+    """Return if everything has ended; else end the process with status 1."""
     interrupted = max(server.edge.interrupted, _threads_left())
     if interrupted:
         log.error(
             "%d requests of operators were interrupted; check the campaigns' status and repeat them",
             interrupted,
         )
-    if interrupted or not collector.stopped:
+    if interrupted or not server.collector.stopped:
         # Threads that wait for the store or fit a model would keep the process alive.
         logging.shutdown()
         sys.stdout.flush()

@@ -246,10 +246,10 @@ def _signing_routes(console: Console) -> APIRouter:
     return routes
 
 
-def _operator_pages(console: Console) -> APIRouter:
-    """Return the routes for keys and the audit log."""
+def _key_pages(console: Console) -> APIRouter:
+    """Return the routes for keys."""
     routes = APIRouter(include_in_schema=False)
-    keys, store = console.collector.keys, console.collector.store
+    keys = console.collector.keys
     signed_in, sent = Depends(console.session), Depends(console.form)
 
     async def show_keys(
@@ -289,6 +289,15 @@ def _operator_pages(console: Console) -> APIRouter:
             return await show_keys(form.session, str(error))
         return go("/console/keys")
 
+    return routes
+
+
+def _audit_pages(console: Console) -> APIRouter:
+    """Return the route of the audit log."""
+    routes = APIRouter(include_in_schema=False)
+    store = console.collector.store
+    signed_in = Depends(console.session)
+
     @routes.get("/console/audit")
     async def audit(request: Request, session: Session = signed_in) -> Response:
         given = request.query_params.get("before", "")
@@ -320,6 +329,6 @@ def _title(console: Console, campaign: str) -> str:
 
 def add_console(app: FastAPI, console: Console) -> None:
     """Add the pages for signing in and out, for keys and for the audit log."""
-    app.include_router(_signing_routes(console))
-    app.include_router(_operator_pages(console))
+    for routes in (_signing_routes, _key_pages, _audit_pages):
+        app.include_router(routes(console))
     app.add_exception_handler(_SignInNeeded, _ask_to_sign_in)

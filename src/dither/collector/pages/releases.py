@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -29,10 +29,41 @@ from dither.errors import InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
 from dither.schema import Attribute, Schema, schema_from_json
-from dither.types import JsonObject
 
 # Half-width of a 95 % interval in standard errors.
 REACH = 1.96
+
+
+class _Estimate(TypedDict):
+    """The distribution of one attribute, as a manifest has it."""
+
+    attribute: str
+    labels: list[str]
+    frequencies: list[float]
+    standard_errors: list[float | None] | None
+
+
+class _Campaign(TypedDict, total=False):
+    """The campaign of a release, as its manifest has it."""
+
+    id: str
+    title: str
+    name: str
+    number: str
+    finalised: str
+
+
+class _Manifest(TypedDict, total=False):
+    """What these pages read of `release.json`. Which keys are present depends on the release."""
+
+    campaign: _Campaign | None
+    participants: int
+    rows: int | None
+    schema_fingerprint: str
+    estimates: list[_Estimate]
+    mean: object
+    number: str
+    range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -64,9 +95,7 @@ class _ComparedAttribute:
     distance: float
 
 
-def compare_manifests(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> list[_ComparedAttribute]:
+def compare_manifests(first: _Manifest, second: _Manifest) -> list[_ComparedAttribute]:
     """The attributes of two manifests; an error unless they are of tables of one schema."""
     if not (_can_compare(first) and _can_compare(second)):
         raise ParameterError(
@@ -79,7 +108,7 @@ def compare_manifests(
     return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]
 
 
-def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _ComparedAttribute:
+def _attribute(first: _Estimate, second: _Estimate) -> _ComparedAttribute:
     values = []
     for i, label in enumerate(first["labels"]):
         a, b = float(first["frequencies"][i]), float(second["frequencies"][i])
@@ -94,9 +123,9 @@ def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _Compared
     )
 
 
-def _error(side: Mapping[str, Any], i: int) -> float | None:
+def _error(side: _Estimate, i: int) -> float | None:
     errors = side["standard_errors"]
-    return None if errors is None or errors[i] is None else float(errors[i])
+    return None if errors is None else errors[i]
 
 
 def _bar(label: str, estimate: float, error: float | None) -> Bar:
@@ -120,7 +149,7 @@ def _spelt(text: str) -> str:
     return "".join(_SIGNS.get(sign, sign) for sign in " ".join(text.split()) if sign.isprintable())
 
 
-def bibtex(manifest: JsonObject, title: str, about: str, place: str) -> str:
+def bibtex(manifest: _Manifest, title: str, about: str, place: str) -> str:
     """A BibTeX entry: title, identification of this release, address, and year if known."""
     campaign = manifest.get("campaign") or {}
     made = str(campaign.get("finalised") or "")[:4]
@@ -177,29 +206,34 @@ def release_pages(collector: Collector) -> APIRouter:
     return routes
 
 
-def _title_of(manifest: JsonObject) -> str:
+def _read_manifest(publications: Publications, release: Published) -> _Manifest:
+    manifest: _Manifest = json.loads(publications.manifest(release))
+    return manifest
+
+
+def _title_of(manifest: _Manifest) -> str:
     """The title of a release: its campaign's title or name."""
     campaign = manifest.get("campaign") or {}
     return str(campaign.get("title") or campaign.get("name") or "Release")
 
 
-def _can_ask(manifest: JsonObject) -> bool:
+def _can_ask(manifest: _Manifest) -> bool:
     """Whether a release answers questions beyond its report; a collected mean does not."""
     return not manifest.get("mean")
 
 
-def _can_compare(manifest: Mapping[str, Any]) -> bool:
+def _can_compare(manifest: _Manifest) -> bool:
     """Whether a release has estimates by attribute of a schema."""
     return "estimates" in manifest
 
 
-def _number_name(manifest: JsonObject) -> str:
+def _number_name(manifest: _Manifest) -> str:
     """The name of a release's number; earlier versions stored it elsewhere."""
     earlier = (manifest.get("campaign") or {}).get("number")
     return str(manifest.get("number") or earlier or "number")
 
 
-def _schema_of(publications: Publications, release: Published, manifest: JsonObject) -> Schema:
+def _schema_of(publications: Publications, release: Published, manifest: _Manifest) -> Schema:
     """The schema of a release; earlier versions stored none for a number, only its range."""
     known = json.loads(publications.schema(release))
     if known:
@@ -212,7 +246,7 @@ def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = No
     return f"/releases/{campaign}{below}" + (f"?{urlencode(query)}" if query else "")
 
 
-def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
+def _frame(release: Published, manifest: _Manifest, here: str) -> dict[str, Any]:
     """Values of all pages of a release: the bar, its name, and whether it is public."""
     sections = [("", "Report"), ("/download", "Download")]
     if _can_ask(manifest):
@@ -230,7 +264,7 @@ def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any
 
 
 def _overview(publications: Publications, release: Published) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     body = publications.report(release)
     frame = _frame(release, manifest, "")
     return page(
@@ -245,7 +279,7 @@ def _overview(publications: Publications, release: Published) -> Response:
 
 
 def _ask(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     if not _can_ask(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     number = _number_name(manifest) if "range" in manifest else ""
@@ -289,7 +323,7 @@ def _files(release: Published, question: list[tuple[str, str]]) -> list[tuple[st
 
 
 def _download(publications: Publications, release: Published, public_url: str | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     body = publications.report(release)
     frame = _frame(release, manifest, "/download")
     return page(
@@ -308,7 +342,7 @@ def _download(publications: Publications, release: Published, public_url: str | 
 
 
 def _citation(publications: Publications, release: Published, public_url: str | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     place = "" if public_url is None else f"{public_url}/releases/{release.campaign}"
     about = publications.report(release).citation
     headers = {
@@ -320,16 +354,16 @@ def _citation(publications: Publications, release: Published, public_url: str | 
 
 
 def _compare(publications: Publications, release: Published, other: Published | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     if not _can_compare(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     frame = _frame(release, manifest, "/compare")
-    offered: list[tuple[str, str, JsonObject]] = []
+    offered: list[tuple[str, str, _Manifest]] = []
     for campaign in publications.public()[: 4 * MAX_OFFERED]:
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:
-            candidate = json.loads(publications.manifest(publications.find(campaign, False)))
+            candidate = _read_manifest(publications, publications.find(campaign, False))
         except Problem:
             # The release was withdrawn in the mean time.
             continue
@@ -338,7 +372,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
             offered.append((campaign, _title_of(candidate), candidate))
     compared, second, fault = [], None, ""
     if other is not None:
-        second = json.loads(publications.manifest(other))
+        second = _read_manifest(publications, other)
         try:
             compared = [_card(entry) for entry in compare_manifests(manifest, second)]
         except InputError as error:
