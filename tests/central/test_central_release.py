@@ -28,7 +28,7 @@ from dither.release import Release, check_target
 from dither.release.cells import CENTRAL_TRUST
 from dither.schema import Attribute, Schema
 from dither.schema.cells import count_cells
-from dither.tally.archive import pack
+from dither.tally import pack
 
 SCHEMA = Schema(
     (

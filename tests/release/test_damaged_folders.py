@@ -14,7 +14,7 @@ import pytest
 import dither
 from dither.errors import DitherError
 from dither.methods import restore
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]

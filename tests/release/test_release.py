@@ -20,7 +20,7 @@ from dither.release import Release, truth_from_codes
 from dither.release.figures import measured_errors
 from dither.release.words import find_warnings, guarantee_sentence, likelihood_factor
 from dither.schema import Attribute, Schema
-from dither.tally.archive import pack
+from dither.tally import pack
 
 CONTRACT = (
     "method",

@@ -26,10 +26,11 @@ from dither.tally import (
     RoundTally,
     check_tally,
     counting,
+    pack,
     tally_from_bytes,
+    unpack,
     zero,
 )
-from dither.tally.archive import pack, unpack
 from dither.tally.counting import (
     COLUMNS,
     add_digests,

@@ -27,8 +27,7 @@ from dither.methods import restore, start
 from dither.release.replicates import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines
-from dither.tally import CountTally, tally_from_bytes, zero
-from dither.tally.archive import pack, unpack
+from dither.tally import CountTally, pack, tally_from_bytes, unpack, zero
 
 MAGIC = pack({}, {})[:17]
 # An attribute may have 2^17 values, which a damaged schema can ask for in a few bytes.

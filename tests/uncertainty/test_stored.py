@@ -13,7 +13,7 @@ from dither.errors import InputError, ParameterError, ReportError
 from dither.release import Release
 from dither.release.intervals import Bootstrap
 from dither.release.replicates import pack_replicates, unpack_replicates
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 
 @pytest.fixture(scope="module")
