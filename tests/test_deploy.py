@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent / "collector"))
 import collector_harness
 from collector_harness import Caller, Cluster, envelope_of, free_port, plan_of, token_of
 
-from dither.collector.answering import MEMORY_BYTES
-from dither.collector.serving import admin_key
+from dither.collector import admin_key, limits
 from dither.errors import InputError
 
 ROOT = Path(__file__).parents[1]
@@ -140,7 +139,7 @@ def gibibytes(text: str) -> float:
 
 
 def test_the_memory_limits_leave_room_for_the_bounded_process() -> None:
-    bounded = MEMORY_BYTES / (1 << 30)
+    bounded = limits.MEMORY_BYTES / (1 << 30)
     unit = UNIT.read_text(encoding="utf-8")
     settings = dict(line.split("=", 1) for line in unit.splitlines() if re.match(r"\w+=", line))
     collector_env = (DEPLOY / "systemd" / "collector.env").read_text(encoding="utf-8")
@@ -157,16 +156,16 @@ def test_the_memory_limits_leave_room_for_the_bounded_process() -> None:
     compose = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
     services = compose.partition("\nservices:\n")[2].partition("\nnetworks:\n")[0]
     parts = re.split(r"^  ([\w-]+):", services, flags=re.MULTILINE)[1:]
-    limits = {}
+    memory = {}
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         found = re.search(r"^    mem_limit: (\w+)$", text, re.MULTILINE)
         assert found is not None or "<<: *collector" in text, f"{name} has no memory limit"
         if found is not None:
-            limits[name] = gibibytes(found[1])
-    assert set(limits) == {"database", "collector-1", "proxy"}
+            memory[name] = gibibytes(found[1])
+    assert set(memory) == {"database", "collector-1", "proxy"}
     scratch = gibibytes(re.search(r"/tmp:size=(\w+)", compose)[1])  # type: ignore[index]
     processes = int(compose_command()[compose_command().index("--workers") + 1])
-    assert processes + bounded + scratch <= limits["collector-1"] <= 16
+    assert processes + bounded + scratch <= memory["collector-1"] <= 16
 
 
 def test_the_image_runs_as_nobody_special_and_fetches_nothing_when_it_runs() -> None:

@@ -12,8 +12,7 @@ from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, t
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from dither.cli import run
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, add_pages
 
 pytestmark = pytest.mark.slow
 

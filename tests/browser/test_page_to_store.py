@@ -13,8 +13,8 @@ import pytest
 from collector_harness import Caller, ServerThread, plan_of
 from playwright.sync_api import Browser
 
-from dither.collector.sqlite import SqliteStore
-from dither.reports.plan import check_payload, report_id
+from dither.collector import SqliteStore
+from dither.reports import check_payload, report_id
 
 pytestmark = pytest.mark.slow
 

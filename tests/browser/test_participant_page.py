@@ -11,13 +11,10 @@ import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seeded_source, token_of
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Row
+from dither.collector import Row, SqliteStore, add_pages
 from dither.mechanisms import PureMechanism
 from dither.methods.mean import Mean
-from dither.reports import Envelope, Plan, Report, encode
-from dither.reports.plan import is_asked, pick
+from dither.reports import Envelope, Plan, Report, encode, is_asked, pick
 from dither.schema import Schema
 
 pytestmark = pytest.mark.slow

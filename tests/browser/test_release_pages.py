@@ -18,8 +18,7 @@ from axe_playwright_python.sync_playwright import Axe
 from collector_harness import KEY, Caller, ServerThread, answers_of, plan_of
 from playwright.sync_api import Browser, Page, expect
 
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, add_pages
 from dither.schema import schema_from_json
 
 pytestmark = pytest.mark.slow

@@ -34,7 +34,7 @@ from dither.notice import REPLAYABLE
 from dither.release import Release, check_target
 from dither.schema import Attribute, Schema
 from dither.schema.cells import count_cells
-from dither.tally.archive import pack
+from dither.tally import pack
 
 SCHEMA = Schema(
     (

@@ -13,8 +13,7 @@ import pytest
 
 import dither
 from dither.cli import run
-from dither.collector.finished import make_release
-from dither.collector.spec import CampaignSpec
+from dither.collector import CampaignSpec, make_release
 from dither.methods import start
 from dither.methods.histogram.consumer import read_consumers
 from dither.methods.histogram.machine import Chp

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from dither.client import Answer, Device, Participant, Transport, Unreachable
-from dither.reports import Plan, decode, question
-from dither.reports.plan import report_id
+from dither.reports import Plan, decode, question, report_id
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(

@@ -21,8 +21,7 @@ from tests.client.small_collector import (
 from dither.client import Answer, Device, Participant, Unreachable, code_of, read_announcement
 from dither.errors import DitherError, PrivacyError, ReportError
 from dither.mechanisms import BloomRappor, oue
-from dither.reports import Plan, Question, decode
-from dither.reports.plan import check_payload, is_asked, pick, report_id
+from dither.reports import Plan, Question, check_payload, decode, is_asked, pick, report_id
 from dither.schema import Attribute, Schema
 
 

@@ -18,7 +18,7 @@ from tests.client.small_collector import (
 )
 
 from dither.client import Answer, Device, Participant, Unreachable
-from dither.collector.problems import RetrySpread
+from dither.collector import RetrySpread
 from dither.errors import PrivacyError
 
 DAY = 86_400.0

@@ -20,8 +20,8 @@ from tests.client.small_collector import (
 )
 
 from dither.client import Answer, Device, Participant, Unreachable, http_transport
-from dither.collector.sqlite import SqliteStore
-from dither.reports.plan import report_id
+from dither.collector import SqliteStore
+from dither.reports import report_id
 
 TICKET = bytes(range(32))
 ID = report_id(TICKET, bytes.fromhex(CAMPAIGN), 0)

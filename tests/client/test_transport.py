@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dither.client import Unreachable
-from dither.client.transport import Connection
+from dither.client import Connection, Unreachable
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

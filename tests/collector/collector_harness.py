@@ -21,20 +21,13 @@ from urllib.parse import urlsplit
 
 import nursery
 import pytest
+from fastapi import FastAPI
 from tests.programs import require
 
-from dither.client import Answer
-from dither.client.transport import Connection
-from dither.collector import questions
-from dither.collector.app import Pages
-from dither.collector.collector import Collector
-from dither.collector.connections import ConnectionLimits
-from dither.collector.serving import CollectorServer, listen
-from dither.collector.store import Store
-from dither.collector.tallies import rebuild
+from dither.client import Answer, Connection
+from dither.collector import Collector, CollectorServer, Store, limits, listen, rebuild
 from dither.mechanisms import ByteSource
-from dither.reports import Envelope, Plan, Report, encode, plan_from_json
-from dither.reports.plan import is_asked, pick
+from dither.reports import Envelope, Plan, Report, encode, is_asked, pick, plan_from_json
 from dither.schema import Attribute, Schema
 from dither.tally import RoundTally
 
@@ -59,7 +52,7 @@ def closed_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     of their own start them as users' collectors do.
     """
     forking = SimpleNamespace(Popen=nursery.QuestionProcess, DEVNULL=subprocess.DEVNULL)
-    monkeypatch.setattr(questions, "subprocess", forking)
+    monkeypatch.setattr("dither.collector.questions.subprocess", forking)
     yield
     while OPEN:
         OPEN.pop().close()
@@ -107,7 +100,7 @@ class ServerProcess:
         """`before` is Python that the process runs first, with the collector's modules loaded; `options`
         are further arguments of `serve`."""
         code = f"{before}\n" + (
-            "import sys; from dither.collector.serving import listen, serve; "
+            "import sys; from dither.collector import listen, serve; "
             "a = sys.argv; serve(a[1], a[2], listen('127.0.0.1', int(a[3])), int(a[4])"
             f"{options})"
         )
@@ -156,12 +149,12 @@ class ServerThread:
         queue: int = 20_000,
         *,
         loop: str = "auto",
-        pages: Pages | None = None,
-        **limits: Any,
+        pages: Callable[[FastAPI, Collector], None] | None = None,
+        **bounds: Any,
     ) -> None:
         self.collector = Collector(store, queue)
         self.server = _PromptServer(
-            *(self.collector, KEY, ConnectionLimits(**limits)),
+            *(self.collector, KEY, limits.ConnectionLimits(**bounds)),
             log_level="critical",
             log_config=None,
             loop=loop,

@@ -18,7 +18,7 @@ from collector_harness import (
 )
 from synthetic_machines import METHOD
 
-from dither.collector.store import Store
+from dither.collector import Store
 from dither.methods import METHODS
 
 
@@ -39,12 +39,12 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
     """Opens the same store each time it is called; what is open is closed at the end."""
     opened: list[Store] = []
     if request.param == "sqlite":
-        from dither.collector.sqlite import SqliteStore
+        from dither.collector import SqliteStore
 
         address = str(tmp_path / "collector.db")
         make = lambda: SqliteStore(address)  # noqa: E731
     else:
-        from dither.collector.postgres import PostgresStore
+        from dither.collector import PostgresStore
 
         url = request.getfixturevalue("cluster").fresh()
         make = lambda: PostgresStore(url)  # noqa: E731
@@ -64,7 +64,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Calla
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerThread]:
     """A collector on SQLite in a thread of this process."""
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     running = ServerThread(SqliteStore(tmp_path / "collector.db"))
     yield running

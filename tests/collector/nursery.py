@@ -179,7 +179,7 @@ def _minded(task: dict[str, Any], end: int, out: int, err: int, *kept: int) -> d
 
 
 if __name__ == "__main__":
-    import dither.collector.serving  # noqa: F401  (what is loaded here is loaded for all)
+    from dither.collector import serve  # noqa: F401  (what is loaded here is loaded for all)
 
     work = next_collector(socket.socket(fileno=int(sys.argv[1])))
     os.environ.clear()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from collector_harness import (
     KEY,
     Caller,
@@ -22,36 +23,25 @@ from collector_harness import (
     plan_of,
     token_of,
 )
-from starlette.requests import Request
-from starlette.responses import Response
 
 from dither import cli
 from dither.client import Answer
-from dither.collector.access import check_form, clear_cookie, set_cookie
-from dither.collector.audit import ITSELF, acting
-from dither.collector.collector import Collector
-from dither.collector.keys import (
-    MAX_FAILURES,
-    MAX_SESSIONS,
-    OPERATOR,
-    SESSION_SECONDS,
-    SPAN_SECONDS,
-    UNKNOWN_SECONDS,
+from dither.collector import (
+    Collector,
     Keys,
+    PostgresStore,
     Principal,
+    Problem,
     Sessions,
-    SignInRefused,
-    TooManySignIns,
-    hash_of,
+    Store,
+    acting,
+    limits,
 )
-from dither.collector.layout import audit, keys, sessions, sign_ins
-from dither.collector.postgres import PostgresStore
-from dither.collector.problems import Problem
-from dither.collector.store import Store
 from dither.errors import ParameterError, StateError
 
 Opening = Callable[[], Store]
-CURATOR, READER = Principal(OPERATOR, "curator"), Principal("ann", "reader")
+ITSELF = "(collector)"
+CURATOR, READER = Principal("operator", "curator"), Principal("ann", "reader")
 
 
 class Clock:
@@ -76,8 +66,8 @@ def everything_stored(store: Any) -> str:
     with store._read(5) as connection:
         rows = [
             tuple(row)
-            for table in (keys, sessions, sign_ins, audit)
-            for row in connection.execute(table.select())
+            for table in ("keys", "sessions", "sign_ins", "audit")
+            for row in connection.execute(sa.text(f"SELECT * FROM {table}"))
         ]
     return repr(rows)
 
@@ -95,7 +85,9 @@ def test_keys_are_told_apart_and_neither_they_nor_cookies_are_kept(open_store: O
     assert signed.find(cookie) == session
     assert session.principal == READER
     text = everything_stored(store)
-    assert repr(hash_of(made)) in text, "the check below looks at the right tables"
+    assert repr(hashlib.sha256(made.encode()).digest()) in text, (
+        "the check below looks at the right tables"
+    )
     assert not any(secret in text for secret in (KEY, made, cookie, session.csrf))
 
 
@@ -109,7 +101,7 @@ def test_a_revoked_key_is_over_with_its_sessions_and_its_name_stays_taken(
     assert held.match(made) is None
     assert signed.find(cookie) is None
     assert signed.find(other) is not None
-    with pytest.raises(SignInRefused):
+    with pytest.raises(Problem, match="not a key"):
         signed.sign_in(made)
     with pytest.raises(StateError, match="another name"):
         held.create("ann", "curator")
@@ -117,7 +109,7 @@ def test_a_revoked_key_is_over_with_its_sessions_and_its_name_stays_taken(
         held.revoke("ann")
     assert [(k.name, k.role, k.revoked is None) for k in store.keys.listed()] == [
         ("ann", "reader", False),
-        (OPERATOR, "curator", True),
+        ("operator", "curator", True),
     ]
 
 
@@ -125,9 +117,9 @@ def test_the_last_curator_stays(open_store: Opening) -> None:
     _, held, _, _ = opened(open_store)
     held.create("ann", "reader")
     with pytest.raises(StateError, match="only curator key"):
-        held.revoke(OPERATOR)
+        held.revoke("operator")
     held.create("bob", "curator")
-    held.revoke(OPERATOR)
+    held.revoke("operator")
     with pytest.raises(StateError, match="only curator key"):
         held.revoke("bob")
 
@@ -144,7 +136,7 @@ def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_
     assert signed.find(cookie) is None
     assert held.match("another key for this file") == CURATOR
     held.create("bob", "curator")
-    held.revoke(OPERATOR)
+    held.revoke("operator")
     held.adopt("another key for this file")
     assert held.match("another key for this file") is None
     held.adopt("a third key for this file")
@@ -153,12 +145,12 @@ def test_another_key_file_replaces_the_operator_and_a_revoked_one_does_not_come_
     assert held.match("another key for this file") is None
     assert held.match("a third key for this file") == CURATOR
     shown = {record.name: record.revoked is None for record in held.listed()}
-    assert shown == {"bob": True, OPERATOR: True, f"{OPERATOR} (1)": False}
+    assert shown == {"bob": True, "operator": True, "operator (1)": False}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "é", "-a", "a" * 65, "x\n", "<b>", ITSELF, "a/b"])
 def test_names_that_no_list_or_address_could_show_are_refused(tmp_path: Path, name: str) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store = SqliteStore(tmp_path / "c.db")
     held = Keys(store.keys, shared=False)
@@ -173,7 +165,7 @@ def test_names_that_no_list_or_address_could_show_are_refused(tmp_path: Path, na
 def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) -> None:
     _, _, signed, clock = opened(open_store)
     first = signed.sign_in(KEY)[0]
-    clock.time += SESSION_SECONDS - 1
+    clock.time += limits.SESSION_SECONDS - 1
     assert signed.find(first) is not None
     clock.time += 1
     assert signed.find(first) is None
@@ -182,10 +174,14 @@ def test_sessions_end_by_time_and_sign_out_and_are_bounded(open_store: Opening) 
     signed.sign_out(second)
     assert signed.find(second) is None
     cookies = []
-    for _ in range(MAX_SESSIONS + 2):
+    for _ in range(limits.MAX_SESSIONS + 2):
         clock.time += 1
         cookies.append(signed.sign_in(KEY)[0])
-    assert [signed.find(c) is not None for c in cookies] == [False, False, *[True] * MAX_SESSIONS]
+    assert [signed.find(c) is not None for c in cookies] == [
+        False,
+        False,
+        *[True] * limits.MAX_SESSIONS,
+    ]
 
 
 def test_a_form_carries_the_token_of_its_own_session(open_store: Opening) -> None:
@@ -200,14 +196,14 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
 ) -> None:
     store, held, signed, clock = opened(open_store)
     elsewhere = Sessions(store.sessions, held, clock)
-    for i in range(MAX_FAILURES):
+    for i in range(limits.MAX_FAILURES):
         signed.sign_in(KEY)
-        with pytest.raises(SignInRefused):
+        with pytest.raises(Problem, match="not a key"):
             (signed, elsewhere)[i % 2].sign_in(f"wrong {i}")
     for either in (signed, elsewhere, signed):
-        with pytest.raises(TooManySignIns):
+        with pytest.raises(Problem, match="too many sign-ins"):
             either.sign_in(KEY)
-    clock.time += SPAN_SECONDS
+    clock.time += limits.FAILURES_SECONDS
     assert signed.sign_in(KEY)[1].principal == CURATOR
     assert "wrong" not in everything_stored(store)
 
@@ -215,7 +211,7 @@ def test_failed_sign_ins_are_bounded_for_all_together_and_good_ones_do_not_count
 def test_strangers_cannot_make_the_store_write_for_every_try(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store, clock = SqliteStore(tmp_path / "c.db"), Clock()
     signed = Sessions(store.sessions, Keys(store.keys, shared=False), clock)
@@ -228,10 +224,10 @@ def test_strangers_cannot_make_the_store_write_for_every_try(
         return real(span)
 
     monkeypatch.setattr(store.sessions, "attempt", counted)
-    for _ in range(MAX_FAILURES + 50):
-        with pytest.raises((SignInRefused, TooManySignIns)):
+    for _ in range(limits.MAX_FAILURES + 50):
+        with pytest.raises(Problem, match=r"not a key|too many sign-ins"):
             signed.sign_in("wrong")
-    assert tries == MAX_FAILURES + 1
+    assert tries == limits.MAX_FAILURES + 1
     store.close()
 
 
@@ -255,7 +251,7 @@ def test_a_change_and_its_note_are_one_transaction(
     with pytest.raises(RuntimeError):
         collector.campaigns.create(describe())
     assert [c.state.value for c in store.campaigns()] == ["draft"]
-    assert [k.name for k in store.keys.listed()] == [OPERATOR]
+    assert [k.name for k in store.keys.listed()] == ["operator"]
     collector.writer.stop(5)
 
 
@@ -347,8 +343,8 @@ def test_every_change_is_in_the_log_under_its_key(caller: Caller, server: Server
     assert [(e["who"], e["what"], e["detail"]) for e in reversed(found)] == [
         ("bob", "create", "draft, round 0"),
         ("bob", "open", "draft, round 0, to open, round 0"),
-        (OPERATOR, "close-round", "open, round 0, to closing, round 0"),
-        (OPERATOR, "close-round", "closing, round 0, to collected, round 0"),
+        ("operator", "close-round", "open, round 0, to closing, round 0"),
+        ("operator", "close-round", "closing, round 0, to collected, round 0"),
         ("bob", "finalise", "collected, round 0, to finalised, round 0"),
     ]
     tokens = json.loads(
@@ -397,70 +393,10 @@ def test_a_session_reads_and_changes_only_with_its_token(
     assert ask(caller, "GET", path, key="", **cookie).status == 401
 
 
-def browser_request(host: str, **headers: str) -> Request:
-    given = {"host": host, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    raw = [(name.encode(), value.encode()) for name, value in given.items()]
-    return Request(
-        {
-            "type": "http",
-            "method": "POST",
-            "scheme": "http",
-            "path": "/",
-            "query_string": b"",
-            "headers": raw,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("host", "secure", "name"),
-    [
-        ("127.0.0.1:8700", False, "dither-session"),
-        ("localhost", False, "dither-session"),
-        ("[::1]:8700", False, "dither-session"),
-        ("survey.example", True, "__Host-dither-session"),
-        ("127.0.0.1.evil.example", True, "__Host-dither-session"),
-        ("10.0.0.7", True, "__Host-dither-session"),
-    ],
-)
-def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(
-    host: str, secure: bool, name: str
-) -> None:
-    request, response = browser_request(host), Response()
-    set_cookie(request, response, "secret")
-    said = response.headers["set-cookie"].lower()
-    assert said.startswith(f"{name}=secret;".lower())
-    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in said.split(";")}
-    assert ("secure" in said.split("; ")) is secure
-    assert "domain" not in said
-    clear_cookie(request, response)
-    assert "max-age=0" in response.headers.getlist("set-cookie")[-1].lower()
-
-
-def test_forms_of_other_sites_sessions_and_readers_are_refused(open_store: Opening) -> None:
-    _, held, signed, _ = opened(open_store)
-    session, other = signed.sign_in(KEY)[1], signed.sign_in(KEY)[1]
-    reader = signed.sign_in(held.create("ann", "reader"))[1]
-    own = browser_request("a.example", origin="https://a.example", sec_fetch_site="same-origin")
-    check_form(own, session, session.csrf)
-    for request, who, token in (
-        (browser_request("a.example", origin="https://evil.example"), session, session.csrf),
-        (browser_request("a.example", origin="null"), session, session.csrf),
-        (browser_request("a.example", sec_fetch_site="cross-site"), session, session.csrf),
-        (browser_request("a.example", sec_fetch_site="same-site"), session, session.csrf),
-        (own, session, other.csrf),
-        (own, session, ""),
-        (own, reader, reader.csrf),
-    ):
-        with pytest.raises(Problem) as refused:
-            check_form(request, who, token)
-        assert refused.value.cause == "forbidden"
-
-
 def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks(
     tmp_path: Path,
 ) -> None:
-    from dither.collector.sqlite import SqliteStore
+    from dither.collector import SqliteStore
 
     store = SqliteStore(tmp_path / "c.db")
     here, there = Keys(store.keys, shared=True), Keys(store.keys, shared=True)
@@ -477,7 +413,7 @@ def test_a_key_made_elsewhere_counts_at_once_and_strangers_bring_about_few_looks
             assert set(
                 await asyncio.gather(*(here.identified(f"stranger {i}") for i in range(50)))
             ) == {None}
-        assert len(looks) - before <= 2 + (time.monotonic() - begun) / UNKNOWN_SECONDS
+        assert len(looks) - before <= 2 + (time.monotonic() - begun) / limits.UNKNOWN_SECONDS
         assert len(looks) - before >= 5, "each after a look of its own"
 
     asyncio.run(visit())
@@ -494,10 +430,10 @@ def test_collectors_of_one_database_share_keys_sessions_and_the_limit(cluster: C
     assert ask(second, "GET", path, key=made).status == 200, "known to others at once"
     value, _ = one.collector.sessions.sign_in(made)
     assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 200
-    for i in range(MAX_FAILURES):
-        with pytest.raises(SignInRefused):
+    for i in range(limits.MAX_FAILURES):
+        with pytest.raises(Problem, match="not a key"):
             (one, two)[i % 2].collector.sessions.sign_in("wrong")
-    with pytest.raises(TooManySignIns):
+    with pytest.raises(Problem, match="too many sign-ins"):
         two.collector.sessions.sign_in(made)
     assert ask(first, "POST", "/v1/admin/keys/ann/revoke", {}).status == 200
     assert ask(second, "GET", path, key="", cookie=f"dither-session={value}").status == 401, (

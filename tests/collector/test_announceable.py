@@ -12,9 +12,7 @@ from collector_harness import Caller, asked_tokens, describe, envelope_of, plan_
 from synthetic_machines import Synthetic
 
 from dither.client import read_announcement
-from dither.collector.campaigns import Campaigns
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import State
+from dither.collector import Campaigns, SqliteStore, State
 from dither.errors import InputError
 from dither.mechanisms import mechanism
 from dither.reports import Plan, Question, limits

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from collector_harness import (
     KEY,
@@ -21,13 +23,11 @@ from collector_harness import (
     token_of,
     until,
 )
+from fastapi import FastAPI
 
 from dither.client import Answer
-from dither.collector.app import _docs_page
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreFull, StoreUnavailable
-from dither.reports import Envelope, Report, decode, encode, limits
-from dither.reports.plan import token_hash
+from dither.collector import Collector, SqliteStore, StoreFull, StoreUnavailable
+from dither.reports import Envelope, Report, decode, encode, limits, token_hash
 
 OPENAPI = Path(__file__).parents[1] / "golden" / "openapi.json"
 
@@ -253,7 +253,7 @@ def test_the_operators_addresses_need_the_key(
 def test_the_key_is_compared_in_constant_time() -> None:
     import inspect
 
-    from dither.collector.keys import Keys
+    from dither.collector import Keys
 
     source = inspect.getsource(Keys.match)
     assert "hmac.compare_digest(" in source
@@ -487,19 +487,38 @@ def test_the_interface_describes_itself_without_reaching_out(caller: Caller) -> 
     assert "<script" not in page
 
 
-def test_the_page_of_addresses_escapes_what_it_shows() -> None:
-    entry = {"tags": ["health"], "description": "<b>bold</b>\nmore"}
-    page = _docs_page(
-        {
-            "info": {"title": "<i>", "version": "1", "description": "&"},
-            "paths": {"/<x>": {"get": entry}},
-        }
-    ).replace("<wbr>", "")
+def test_the_page_of_addresses_escapes_what_it_shows(tmp_path: Path) -> None:
+    def add_hostile(app: FastAPI, collector: Collector) -> None:
+        app.title, app.description = "<i>", "&"
+        app.add_api_route(
+            "/<x>", lambda: None, tags=["health"], description="<b>bold</b>\nmore details"
+        )
+
+    running = ServerThread(SqliteStore(tmp_path / "c.db"), pages=add_hostile)
+    caller = Caller(running.url)
+    page = caller.connection.request("GET", "/docs", None).body.decode().replace("<wbr>", "")
+    caller.connection.close()
+    running.stop()
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
-    assert "more" not in page
+    assert "more details" not in page
     assert "/&lt;x&gt;" in page
     assert "<title>&lt;i&gt;</title>" in page
     assert "<i>" not in page
+
+
+def test_the_export_holds_every_report_in_the_order_of_ids(
+    server: ServerThread, caller: Caller
+) -> None:
+    campaign = caller.create()
+    plan = plan_of(caller.announcement(campaign))
+    body = envelope_of(campaign, plan, [token_of(i) for i in range(30)])
+    assert caller.upload(campaign, body).status == 201
+    exported = caller.admin("GET", f"/{campaign}/rounds/0/reports")
+    table = pq.read_table(io.BytesIO(exported.body))
+    held = [tuple(row) for page in server.collector.store.reports(campaign, 0) for row in page]
+    assert len(held) == 30
+    assert list(zip(*(table.column(i).to_pylist() for i in range(3)), strict=True)) == held
+    assert table.schema.metadata[b"dither_campaign"].decode() == campaign
 
 
 def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
@@ -661,7 +680,7 @@ def test_the_framework_traces_no_requests(
     server: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
-    from dither.collector.app import make_app
+    from dither.collector import make_app
 
     settings = getattr(make_app(server.collector, KEY)._app, "_telemetry", {})
     assert not any(

@@ -10,12 +10,8 @@ from typing import Any
 from collector_harness import RECORD, Caller, describe, envelope_of, plan_of, report_of, token_of
 
 from dither.client import Answer, Device, Participant
-from dither.collector.campaigns import Campaigns
-from dither.collector.collector import judge
-from dither.collector.spec import NewCampaign, read
-from dither.collector.store import Outcome, Store
-from dither.reports import Envelope
-from dither.reports.plan import report_id
+from dither.collector import Campaigns, NewCampaign, Outcome, Store
+from dither.reports import Envelope, report_id
 
 Opening = Callable[[], Store]
 ARRIVAL: dict[str, Any] = {"method": "synthetic", "assignment": "arrival"}
@@ -23,10 +19,10 @@ ARRIVAL: dict[str, Any] = {"method": "synthetic", "assignment": "arrival"}
 
 def test_it_is_what_new_campaigns_have_and_stored_ones_of_before_had_not() -> None:
     described = {key: value for key, value in describe().items() if key != "assignment"}
-    assert read(NewCampaign, described).assignment == "arrival"
-    from dither.collector.spec import CampaignSpec
+    assert NewCampaign.from_json(described).assignment == "arrival"
+    from dither.collector import CampaignSpec
 
-    assert read(CampaignSpec, described).assignment == "token"
+    assert CampaignSpec.from_json(described).assignment == "token"
 
 
 def outcomes(
@@ -41,7 +37,7 @@ def outcomes_in(store: Store, now: Any, tokens: list[int], noise: str = "") -> l
     reports = tuple(
         report_of(now.plan, now.campaign_bytes, token_of(i), noise=noise) for i in tokens
     )
-    judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
+    judged = now.judge(Envelope(now.campaign_bytes, now.plan.round, reports))
     stored = store.add_reports([judged.batch])[0] if judged.batch.rows else []
     return [o.value for o in judged.outcomes(stored)]
 
@@ -92,10 +88,8 @@ def test_without_the_look_at_earlier_rounds_somebody_counts_twice(open_store: Op
     campaigns.close_round(campaign, 0)
     now = campaigns.get(campaign).open_round
     assert now is not None
-    judged = judge(
-        Envelope(now.campaign_bytes, 1, (report_of(now.plan, now.campaign_bytes, token_of(0)),)),
-        now,
-    )
+    report = report_of(now.plan, now.campaign_bytes, token_of(0))
+    judged = now.judge(Envelope(now.campaign_bytes, 1, (report,)))
     assert judged.batch.once
     careless = replace(judged.batch, once=False)
     assert store.add_reports([careless]) == [[Outcome.STORED]]

@@ -23,8 +23,7 @@ from collector_harness import (
 )
 
 from dither.client import Answer
-from dither.collector.releases import MAX_DOWNLOADS
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, limits
 
 pytestmark = pytest.mark.slow
 ROWS = 600_000  # about 12 MB of CSV, more than the buffers between two sockets hold
@@ -82,7 +81,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
 
 def test_slow_readers_take_no_uploads_and_others_hear_429(published: Published) -> None:
     with ExitStack() as stack:
-        for _ in range(MAX_DOWNLOADS):
+        for _ in range(limits.MAX_DOWNLOADS):
             stack.enter_context(published.slow_reader("synthetic.csv"))
         for name in ("synthetic.csv", "synthetic.parquet", "folder.zip"):
             for key in ("", KEY):
@@ -98,7 +97,7 @@ def test_slow_readers_take_no_uploads_and_others_hear_429(published: Published) 
 
 
 def test_a_download_that_was_read_gives_its_slot_back(published: Published) -> None:
-    for _ in range(MAX_DOWNLOADS + 2):
+    for _ in range(limits.MAX_DOWNLOADS + 2):
         answer = published.get("synthetic.parquet")
         assert answer.status == 200
         assert answer.body.startswith(b"PAR1")
@@ -110,6 +109,6 @@ def test_a_download_that_fails_gives_its_slot_back(
     publications = published.server.collector.publications
     with monkeypatch.context() as patched:
         patched.setattr(publications, "file", lambda found, name: None)
-        for _ in range(MAX_DOWNLOADS + 2):
+        for _ in range(limits.MAX_DOWNLOADS + 2):
             assert published.get("synthetic.parquet").status == 404
     assert published.get("synthetic.parquet").status == 200

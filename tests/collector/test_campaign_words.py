@@ -10,12 +10,10 @@ import pytest
 from collector_harness import SCHEMA, describe
 
 from dither.client import read_announcement
-from dither.collector.campaigns import Campaigns
-from dither.collector.spec import NewCampaign, begin, read
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, NewCampaign, SqliteStore
 from dither.errors import ParameterError
 from dither.release import call_from_json
-from dither.reports.plan import closing_seconds, closing_text
+from dither.reports import closing_seconds, closing_text
 from dither.schema import schema_from_json
 
 WORDS = {
@@ -63,7 +61,7 @@ def test_without_a_title_the_name_stands_for_it_and_else_the_id(campaigns: Campa
 
 
 def test_the_release_records_the_words() -> None:
-    spec, *_ = begin(read(NewCampaign, describe(**WORDS)))
+    spec, *_ = NewCampaign.from_json(describe(**WORDS)).begin()
     record = call_from_json(json.loads(json.dumps(spec.call(3).to_json())))
     assert {key: getattr(record, key) for key in WORDS} == WORDS
 

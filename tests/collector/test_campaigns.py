@@ -11,13 +11,19 @@ from typing import Any
 import pytest
 from collector_harness import asked_tokens, describe, report_of, token_of
 
-from dither.collector.admin import export_reports
-from dither.collector.campaigns import Campaigns, NoCampaign
-from dither.collector.collector import judge
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, State, Store, StoreFull
-from dither.collector.tallies import rebuild
-from dither.collector.writer import Writer, WriteResult
+from dither.collector import (
+    Batch,
+    Campaigns,
+    NoCampaign,
+    Outcome,
+    SqliteStore,
+    State,
+    Store,
+    StoreFull,
+    Writer,
+    WriteResult,
+    rebuild,
+)
 from dither.errors import DitherError, ParameterError, PrivacyError, StateError, TooFewAnswers
 from dither.methods import restore, start
 from dither.reports import Envelope
@@ -39,7 +45,7 @@ def answer_round(
     assert now is not None
     tokens = asked_tokens(campaign, now.start, now.plan, people, kind)
     reports = tuple(report_of(now.plan, now.campaign_bytes, t) for t in tokens)
-    judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
+    judged = now.judge(Envelope(now.campaign_bytes, now.plan.round, reports))
     assert not judged.refused
     assert store.add_reports([judged.batch]) == [[Outcome.STORED] * people]
 
@@ -101,7 +107,7 @@ def test_rounds_ask_different_people_and_together_everybody(open_store: Opening)
     store = open_store()
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe(**METHODS["rounds"])).stored.id
-    from dither.reports.plan import is_asked
+    from dither.reports import is_asked
 
     asked: list[set[int]] = []
     while (now := campaigns.get(campaign).open_round) is not None:
@@ -196,7 +202,7 @@ def test_an_interrupted_closing_can_be_taken_back(open_store: Opening) -> None:
     campaigns = Campaigns(store)
     campaign = campaigns.create(describe()).stored.id
     answer_round(store, campaigns, campaign, 3)
-    from dither.collector.store import Move
+    from dither.collector import Move
 
     assert store.move(Move(campaign, State.OPEN, 0, State.CLOSING, 0, "closing"))
     campaigns = Campaigns(store)
@@ -246,7 +252,7 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(
     tokens = asked_tokens(campaign, now.start, now.plan, 60)
     reports = [report_of(now.plan, now.campaign_bytes, t) for t in tokens]
     batches = [
-        judge(Envelope(now.campaign_bytes, 0, tuple(reports[i : i + 7])), now).batch
+        now.judge(Envelope(now.campaign_bytes, 0, tuple(reports[i : i + 7]))).batch
         for i in range(0, 60, 5)
     ]
     original = store.add_reports
@@ -273,27 +279,6 @@ def test_the_running_tally_equals_the_rebuilt_one_whatever_happens_to_commits(
     writer.stop()
     assert any(r.error for r in results)
     assert store.count(campaign, 0) == 60
-
-
-def test_the_export_holds_every_report_in_the_order_of_ids(
-    open_store: Opening, tmp_path: Path
-) -> None:
-    import pyarrow.parquet as pq
-
-    store = open_store()
-    campaigns = Campaigns(store)
-    campaign = campaigns.create(describe()).stored.id
-    answer_round(store, campaigns, campaign, 30)
-    now = campaigns.get(campaign).open_round
-    assert now is not None
-    with (tmp_path / "r.parquet").open("wb") as file:
-        assert export_reports(store, campaign, now.plan, file) == 30
-    table = pq.read_table(tmp_path / "r.parquet")
-    held = [row for page in store.reports(campaign, 0) for row in page]
-    assert list(zip(*(table.column(i).to_pylist() for i in range(3)), strict=True)) == [
-        tuple(r) for r in held
-    ]
-    assert table.schema.metadata[b"dither_campaign"].decode() == campaign
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,22 @@ from collector_harness import (
     until,
 )
 
-from dither.collector.campaigns import Campaigns, Live
-from dither.collector.closer import RETRY_SECONDS, Closer
-from dither.collector.collector import Collector, judge
-from dither.collector.rounds import reports_wanted, round_closes
-from dither.collector.spec import CampaignSpec, NewCampaign, read
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, State, Store
+from dither.collector import (
+    Batch,
+    Campaigns,
+    CampaignSpec,
+    Closer,
+    Collector,
+    NewCampaign,
+    Outcome,
+    SqliteStore,
+    State,
+    Store,
+    limits,
+)
 from dither.errors import ParameterError
 from dither.methods import start
-from dither.reports import Envelope, Plan
-from dither.reports.plan import closing_seconds
+from dither.reports import Envelope, Plan, closing_seconds
 
 Opening = Callable[[], Store]
 DAY = 86_400.0
@@ -68,7 +73,7 @@ class Collecting:
             report_of(now.plan, now.campaign_bytes, token_of(i))
             for i in range(first, first + count)
         )
-        batch = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now).batch
+        batch = now.judge(Envelope(now.campaign_bytes, now.plan.round, reports)).batch
         (outcomes,) = self.store.add_reports([batch])
         self.closer.committed(batch, outcomes)
         return [o.value for o in outcomes]
@@ -128,7 +133,7 @@ def test_no_more_than_was_under_way_when_it_had_its_number(open_store: Opening) 
             report_of(now.plan, now.campaign_bytes, token_of(i))
             for i in range(first, first + count)
         )
-        return judge(Envelope(now.campaign_bytes, now.plan.round, reports), now).batch
+        return now.judge(Envelope(now.campaign_bytes, now.plan.round, reports)).batch
 
     async def scene() -> list[set[str]]:
         loop = asyncio.get_running_loop()
@@ -224,7 +229,7 @@ def test_after_a_restart_too_and_what_was_cut_off_is_gone_on_with(open_store: Op
 
 
 def test_two_collectors_that_notice_together_close_once(cluster: Any) -> None:
-    from dither.collector.postgres import PostgresStore
+    from dither.collector import PostgresStore
 
     url = cluster.fresh()
     both = [Collecting(PostgresStore(url)) for _ in range(2)]
@@ -270,7 +275,7 @@ def test_a_round_that_nobody_answered_stays_open_until_somebody_does(tmp_path: P
     assert held.closer.close_due() == []
     moves = held.at(campaign)[2]
     assert moves == 2, "tried and opened again: one answer tells nothing about the other attributes"
-    held.clock.now += RETRY_SECONDS
+    held.clock.now += limits.CLOSING_RETRY_SECONDS
     assert held.closer.close_due() == []
     assert held.at(campaign)[2] == moves, "nobody came meanwhile"
     held.add(campaign, 1, 40)
@@ -295,14 +300,13 @@ def test_a_draft_has_its_time_from_when_it_is_opened(tmp_path: Path) -> None:
     campaign = held.create(closes="2030-01-31", draft=True)
     assert held.campaigns.get(campaign).rounds[0].closes is None
     held.clock.now = START + 15 * DAY
-    live: Live = held.campaigns.open(campaign)
+    live = held.campaigns.open(campaign)
     assert live.rounds[0].closes == START + 20 * DAY, "a third of what is left"
     held.store.close()
 
 
 def spec_of(**more: Any) -> CampaignSpec:
-    return read(
-        NewCampaign,
+    return NewCampaign.from_json(
         describe(method="synthetic", **{"assignment": "arrival", "participants": 100} | more),
     )
 
@@ -336,25 +340,25 @@ def test_rounds_share_the_reports(
     more: dict[str, Any], populations: tuple[float, ...], wanted: list[int | None]
 ) -> None:
     assert [
-        reports_wanted(spec_of(**more), plan, begun) for plan, begun in plans_of(populations)
+        spec_of(**more).reports_wanted(plan, begun) for plan, begun in plans_of(populations)
     ] == wanted
 
 
 def test_rounds_share_the_time() -> None:
     first, second, last = plans_of((0.2, 0.3, 0.5))
     spec = spec_of(closes="2030-01-31")
-    assert round_closes(spec, *first, START) == START + 6 * DAY
-    assert round_closes(spec, *second, START + 6 * DAY) == START + 15 * DAY
-    assert round_closes(spec, *second, START) == pytest.approx(
-        START + 0.375 * 30 * DAY, abs=3600
-    ), "it began early"
-    assert round_closes(spec, *second, START + 12.3) % 3600 == 0, "no finer than an hour"
-    assert round_closes(spec, *second, END - DAY + 12.3) % 60 == 0, (
+    assert spec.round_closes(*first, START) == START + 6 * DAY
+    assert spec.round_closes(*second, START + 6 * DAY) == START + 15 * DAY
+    assert spec.round_closes(*second, START) == pytest.approx(START + 0.375 * 30 * DAY, abs=3600), (
+        "it began early"
+    )
+    assert spec.round_closes(*second, START + 12.3) % 3600 == 0, "no finer than an hour"
+    assert spec.round_closes(*second, END - DAY + 12.3) % 60 == 0, (
         "no finer than a minute on the last days"
     )
     for now in (START, END - 1, END, END + 1):
-        assert round_closes(spec, *last, now) == END
-    assert round_closes(spec_of(), *first, START) is None
+        assert spec.round_closes(*last, now) == END
+    assert spec_of().round_closes(*first, START) is None
 
 
 @pytest.mark.slow

@@ -21,9 +21,8 @@ import pytest
 from collector_harness import KEY, SCHEMA, ServerThread
 
 from dither import cli
-from dither.client.transport import Connection
-from dither.collector.serving import listen
-from dither.collector.sqlite import SqliteStore
+from dither.client import Connection
+from dither.collector import SqliteStore, listen
 from dither.errors import InputError
 
 

@@ -20,7 +20,7 @@ from collector_harness import (
 )
 
 from dither.cli import run
-from dither.collector.store import Store
+from dither.collector import Store
 from dither.tally import zero
 from dither.tally.counting import digest_of
 

@@ -9,15 +9,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from collector_harness import KEY, SCHEMA, ServerThread, describe, token_of
 
 from dither import cli
-from dither.collector.campaigns import Campaigns, NoCampaign
-from dither.collector.layout import publications
-from dither.collector.publications import NoRelease, Publications
-from dither.collector.questions import Questions
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Move, Outcome, Row, State, Store
+from dither.collector import (
+    Batch,
+    Campaigns,
+    Move,
+    NoCampaign,
+    Outcome,
+    Problem,
+    Publications,
+    Questions,
+    Row,
+    SqliteStore,
+    State,
+    Store,
+)
 from dither.errors import StateError
 
 Opening = Callable[[], Store]
@@ -105,7 +114,7 @@ def test_a_deleted_release_is_not_read_from_memory(open_store: Opening) -> None:
     assert reading.manifest(found) == b"first"  # kept from here on
     campaigns.refresh(gone)
     campaigns.delete(gone)
-    with pytest.raises(NoRelease):
+    with pytest.raises(Problem, match="no such release"):
         reading.find(gone, everything=True)
 
 
@@ -134,7 +143,7 @@ def test_a_release_that_was_published_or_deleted_meanwhile_is_left_so(open_store
     assert first.publish(gone).digest == "5e1f"
     assert store.publications.release(gone) == b"other"
     with store._write(5) as connection:  # type: ignore[attr-defined]
-        connection.execute(publications.delete())
+        connection.execute(sa.text("DELETE FROM publications"))
     late = Publications(store.publications, Meanwhile(lambda: campaigns.delete(gone)))
     with pytest.raises(StateError, match="was deleted"):
         late.publish(gone)

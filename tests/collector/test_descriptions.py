@@ -10,11 +10,9 @@ import pytest
 from collector_harness import Caller, ServerThread, describe, token_of
 
 from dither import cli
-from dither.collector.campaigns import Campaigns
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, SqliteStore
 from dither.errors import SchemaError
-from dither.reports import Envelope, Report
-from dither.reports.plan import pick
+from dither.reports import Envelope, Report, pick
 from dither.schema import Attribute, schema_from_json
 
 HALF = "\ud800"  # half a surrogate pair: JSON can write it, UTF-8 cannot
@@ -116,7 +114,6 @@ ACCEPTED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("changes", ACCEPTED, ids=range(len(ACCEPTED)))
 def test_what_is_accepted_lasts_until_the_release(tmp_path: Path, changes: dict[str, Any]) -> None:
-    from dither.collector.collector import judge
 
     store = SqliteStore(tmp_path / "c.db")
     campaigns = Campaigns(store)
@@ -133,7 +130,7 @@ def test_what_is_accepted_lasts_until_the_release(tmp_path: Path, changes: dict[
             question.cell(schema, codes), lambda n: token_of(n)[:n]
         )
         reports.append(Report(token, picked, payload))
-    judged = judge(Envelope(now.campaign_bytes, 0, tuple(reports)), now)
+    judged = now.judge(Envelope(now.campaign_bytes, 0, tuple(reports)))
     store.add_reports([judged.batch])
     campaigns.close_round(live.stored.id, 0)
     finalised = campaigns.finalise(live.stored.id, rows=20)

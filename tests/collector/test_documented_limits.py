@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dither.collector import (
-    answering,
-    campaigns,
-    collector,
-    connections,
-    questions,
-    releases,
-    serving,
-)
-from dither.collector.connections import BACKLOG, RESERVE, WRITE_LEAST, ConnectionLimits
-from dither.collector.metrics import Metrics
-from dither.collector.problems import PROBLEMS
-from dither.reports import limits
+from dither.collector import PROBLEMS, Metrics, limits
+from dither.reports import limits as wire_limits
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md").read_text(
     encoding="utf-8"
@@ -24,39 +13,39 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "operate-a-collector.md"
 
 
 def test_the_table_of_limits() -> None:
-    c = ConnectionLimits()
+    c = limits.ConnectionLimits()
     for row in (
-        f"| body of a request | {limits.BODY_BYTES >> 20} MiB,",
-        f"| bodies of all requests in memory | {connections.BODIES_BYTES >> 20} MiB |",
-        f"| a table or schema in the console | {connections.UPLOAD_BYTES >> 20} MiB |",
-        f"in the bounded process | {questions.FILE_SECONDS:g} s, {answering.MEMORY_BYTES >> 30} GiB | 413",
-        f"or folder under way | {releases.MAX_DOWNLOADS} in each collector process | 429 |",
-        f"| a report; reports in a request | {limits.REPORT_BYTES >> 10} KiB; {limits.REQUEST_REPORTS:,} |",
+        f"| body of a request | {wire_limits.BODY_BYTES >> 20} MiB,",
+        f"| bodies of all requests in memory | {limits.BODIES_BYTES >> 20} MiB |",
+        f"| a table or schema in the console | {limits.UPLOAD_BYTES >> 20} MiB |",
+        f"in the bounded process | {limits.FILE_SECONDS:g} s, {limits.MEMORY_BYTES >> 30} GiB | 413",
+        f"or folder under way | {limits.MAX_DOWNLOADS} in each collector process | 429 |",
+        f"| a report; reports in a request | {wire_limits.REPORT_BYTES >> 10} KiB; {wire_limits.REQUEST_REPORTS:,} |",
         f"while they are read | {c.header_bytes >> 10} KiB, {c.header_lines} headers | 431",
         f"on one connection | {c.pipelined} |",
         f"to the end of its headers | {c.head_seconds:g} s |",
-        f"| a body, as a whole | {connections.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
+        f"| a body, as a whole | {limits.BODY_SECONDS:g} s | 408, closed {c.drain_seconds:g} s later",
         f"| between two requests of a connection | {c.idle_seconds:g} s |",
-        f"| reading an answer | {WRITE_LEAST >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
-        f"| a tally counted elsewhere | {connections.TALLY_BYTES >> 20} MiB,",
-        f"| an upload's commit | {collector.UPLOAD_SECONDS:g} s | 503 |",
-        f"answer to `/ready` | {collector.READY_SECONDS:g} s | 503;",
-        f"report is stored (`POST .../lookup`) | {collector.MAX_LOOKUPS:,}, one query at a time | 429; 503 after "
-        f"{collector.READY_SECONDS:g} s |",
+        f"| reading an answer | {limits.MIN_WRITE_BYTES >> 10} KiB, or what is left, in any {c.write_seconds:g} s |",
+        f"| a tally counted elsewhere | {limits.TALLY_BYTES >> 20} MiB,",
+        f"| an upload's commit | {limits.UPLOAD_SECONDS:g} s | 503 |",
+        f"answer to `/ready` | {limits.READY_SECONDS:g} s | 503;",
+        f"report is stored (`POST .../lookup`) | {limits.MAX_LOOKUPS:,}, one query at a time | 429; 503 after "
+        f"{limits.READY_SECONDS:g} s |",
         f"| connections | {c.most:,} (`--connections`)",
-        f"keeps {RESERVE + BACKLOG} of them",
-        f"stored in blocks of {campaigns.TOKEN_BLOCK:,}",
+        f"keeps {limits.RESERVE + limits.BACKLOG} of them",
+        f"stored in blocks of {limits.TOKEN_BLOCK:,}",
     ):
         assert row in PAGE, row
 
 
 def test_the_end_fits_into_what_is_promised() -> None:
     assert "stops within ten seconds" in PAGE
-    assert serving.GRACE_SECONDS + collector.STOP_SECONDS + serving.THREAD_SECONDS < 9
+    assert limits.GRACE_SECONDS + limits.STOP_SECONDS + limits.THREAD_SECONDS < 9
 
 
 def test_the_end_is_as_stated() -> None:
-    assert f"cut off after {serving.GRACE_SECONDS - 0.5:g} s" in PAGE
+    assert f"cut off after {limits.GRACE_SECONDS - 0.5:g} s" in PAGE
 
 
 def test_every_cause_is_named_with_its_status() -> None:
@@ -71,8 +60,8 @@ def test_every_cause_is_named_with_its_status() -> None:
 
 
 def test_what_devices_read_is_stated() -> None:
-    assert f"({limits.PLAN_BYTES >> 20} MiB, its work and sizes)" in PAGE
-    assert limits.MAX_NUMBER == 2**53
+    assert f"({wire_limits.PLAN_BYTES >> 20} MiB, its work and sizes)" in PAGE
+    assert wire_limits.MAX_NUMBER == 2**53
 
 
 def test_every_counter_is_named() -> None:

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dither.client import Answer
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore
 
 pytestmark = pytest.mark.slow
 

@@ -21,8 +21,7 @@ from collector_harness import (
 )
 
 from dither.client import Answer
-from dither.collector import collector
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, limits
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +62,7 @@ def test_uploads_hear_503_in_time_and_the_same_bytes_later_are_a_duplicate(
     caller = Caller(server.url)
     campaign = caller.create()
     body = envelope_of(campaign, plan_of(caller.announcement(campaign)), [token_of(0)])
-    monkeypatch.setattr(collector, "UPLOAD_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "UPLOAD_SECONDS", 0.3)
     gate.open.clear()
     for _ in range(3):
         answer = caller.upload(campaign, body)
@@ -71,7 +70,7 @@ def test_uploads_hear_503_in_time_and_the_same_bytes_later_are_a_duplicate(
         assert json.loads(answer.body)["type"] == "urn:dither:problem:store-away"
     gate.open.set()
     until(lambda: server.collector.store.count(campaign, 0) == 1)
-    monkeypatch.setattr(collector, "UPLOAD_SECONDS", 30.0)
+    monkeypatch.setattr(limits, "UPLOAD_SECONDS", 30.0)
     again = caller.upload(campaign, body)
     assert (again.status, json.loads(again.body)) == (200, {"results": ["duplicate"]})
 
@@ -80,7 +79,7 @@ def test_ready_fails_in_time_and_a_hundred_questions_take_one_thread(
     running: tuple[ServerThread, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server, gate = running
-    monkeypatch.setattr(collector, "READY_SECONDS", 1.0)
+    monkeypatch.setattr(limits, "READY_SECONDS", 1.0)
     gate.open.clear()
     answers: list[Answer] = []
 

@@ -14,10 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector import live
-from dither.collector.keys import Credential
+from dither.collector import Credential, StoreFailure, StoreUnavailable, limits, live
 from dither.collector.live import LiveProgress
-from dither.collector.store import StoreFailure, StoreUnavailable
 
 
 class Stream:
@@ -60,7 +58,7 @@ def progress(caller: Caller, campaign: str, key: str = KEY) -> tuple[int, dict[s
 def test_events_tell_of_reports_by_question_refusals_and_states(
     server: ServerThread, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.05)
     campaign = caller.create()
     stream = Stream(server.url, campaign)
     assert stream.answer.getheader("content-type", "").startswith("text/event-stream")
@@ -117,7 +115,7 @@ def test_strangers_hear_nothing_and_leave_nothing(server: ServerThread, caller: 
 def test_one_look_serves_all_who_watch_and_ends_with_them(
     server: ServerThread, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.3)
     campaign = caller.create()
     looks = 0
     real = server.collector.store.answers
@@ -219,25 +217,25 @@ def progress_over(store: Any, valid: live.ValidCredentials = everybody) -> LiveP
 def test_the_more_watch_and_the_longer_it_takes_the_seldomer_it_is_looked() -> None:
     watched = live._Watched()
     watching: Any = progress_over(Slow(0))
-    assert watching._pause(watched) == live.EVERY_SECONDS
+    assert watching._pause(watched) == limits.PROGRESS_SECONDS
     some = {live._Watcher(ANYBODY, 0.0) for _ in range(1000)}
     watching._watched["x"] = live._Watched(watchers=some)
-    assert 1000 / watching._pause(watched) <= live.EVENTS_PER_SECOND
+    assert 1000 / watching._pause(watched) <= limits.EVENTS_PER_SECOND
     watched.count_seconds = 2.0
-    assert watching._pause(watched) == 2.0 / live.COUNT_SHARE
+    assert watching._pause(watched) == 2.0 / limits.COUNT_SHARE
 
 
 def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.02)
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.02)
     store = Slow(0.05)
 
     async def scene() -> None:
         watching = progress_over(store)
         found = await asyncio.gather(*(watching.now("c") for _ in range(50)))
         assert (store.looks, {p.reports for p in found}) == (1, {1})
-        monkeypatch.setattr(live, "COUNT_SHARE", 10.0)
+        monkeypatch.setattr(limits, "COUNT_SHARE", 10.0)
         connected = Connected()
         watching.follow("c", ANYBODY, connected.take_over)
         assert b"retry: " in connected.heard
@@ -262,9 +260,9 @@ def test_many_who_ask_at_once_share_a_look_and_a_store_that_comes_back_is_told(
 def test_who_reads_slowly_hears_the_latest_when_they_have_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(live, "COUNT_SHARE", 10.0)
-    monkeypatch.setattr(live, "KEEPALIVE_SECONDS", 0.0)
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr(limits, "COUNT_SHARE", 10.0)
+    monkeypatch.setattr(limits, "KEEPALIVE_SECONDS", 0.0)
 
     async def scene() -> None:
         watching = progress_over(Slow(0))
@@ -290,8 +288,8 @@ def test_who_reads_slowly_hears_the_latest_when_they_have_read(
 
 
 def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.02)
-    monkeypatch.setattr(live, "EVENTS_PER_SECOND", 1)  # counts come after a thousand seconds
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr(limits, "EVENTS_PER_SECOND", 1)  # counts come after a thousand seconds
 
     async def scene() -> None:
         campaigns, store = OneCampaign(), Slow(0)
@@ -329,7 +327,7 @@ def test_a_thousand_who_watch_hear_of_a_closing_at_once(monkeypatch: pytest.Monk
 def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends_none(
     monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(limits, "KEY_CHECK_SECONDS", 0.02)
     asked: list[set[Credential]] = []
     revoked = Credential("key", b"revoked")
 
@@ -363,8 +361,8 @@ def test_a_key_is_looked_at_once_for_all_its_streams_and_a_store_that_fails_ends
 def test_a_stream_ends_with_its_key_with_its_session_and_with_its_campaign(
     server: ServerThread, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(live, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "KEY_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.05)
     campaign, keys, sessions = caller.create(), server.collector.keys, server.collector.sessions
     key = keys.create("colleague", "reader")
     value, _ = sessions.sign_in(key)

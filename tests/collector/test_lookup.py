@@ -13,11 +13,17 @@ import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, envelope_of, plan_of, token_of
 
 from dither.client import Answer
-from dither.collector.collector import MAX_LOOKUPS, Collector
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Outcome, Store, StoreUnavailable
-from dither.collector.writer import QueueFull
-from dither.reports.plan import report_id
+from dither.collector import (
+    Batch,
+    Collector,
+    Outcome,
+    QueueFull,
+    SqliteStore,
+    Store,
+    StoreUnavailable,
+    limits,
+)
+from dither.reports import report_id
 
 Opening = Callable[[], Store]
 PLAIN = {"epsilon": 1.0, "participants": 100, "method": "independent", "assignment": "token"}
@@ -165,13 +171,15 @@ def test_a_flood_takes_one_query_at_a_time_and_is_turned_away_at_its_limit(tmp_p
         store.stored_among = watched  # type: ignore[method-assign]
 
         async def flood() -> list[bool | BaseException]:
-            wanted = (collector.is_stored(campaign, token_of(i)) for i in range(MAX_LOOKUPS + 7))
+            wanted = (
+                collector.is_stored(campaign, token_of(i)) for i in range(limits.MAX_LOOKUPS + 7)
+            )
             return await asyncio.gather(*wanted, return_exceptions=True)
 
         answers = asyncio.run(flood())
-        assert answers[:MAX_LOOKUPS] == [False] * MAX_LOOKUPS
-        assert [type(answer) for answer in answers[MAX_LOOKUPS:]] == [QueueFull] * 7
-        assert sum(asked) == MAX_LOOKUPS
+        assert answers[: limits.MAX_LOOKUPS] == [False] * limits.MAX_LOOKUPS
+        assert [type(answer) for answer in answers[limits.MAX_LOOKUPS :]] == [QueueFull] * 7
+        assert sum(asked) == limits.MAX_LOOKUPS
         assert len(asked) == 2, "devices that ask at once share a query"
     finally:
         collector.stop()

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from collector_harness import Caller, asked_tokens, envelope_of, plan_of
 
-from dither.collector.finished import excess_notices
-from dither.collector.rounds import crowded_questions, expected_reports, has_excess
-from dither.collector.spec import CampaignSpec, NewCampaign, read
+from dither.collector import CampaignSpec, NewCampaign, make_release
 from dither.mechanisms import mechanism
 from dither.methods import start
 from dither.reports import Plan, Question
@@ -57,16 +55,16 @@ def test_status_and_release_say_both_numbers(caller: Caller, count: int, flagged
 
 def spec_of(**more: Any) -> CampaignSpec:
     schema = {"attributes": [{"name": "a", "kind": "boolean", "values": [False, True]}]}
-    return read(NewCampaign, {"schema": schema, "epsilon": 1.0, "participants": 20_000, **more})
+    return NewCampaign.from_json({"schema": schema, "epsilon": 1.0, "participants": 20_000, **more})
 
 
 def test_chance_is_no_excess_and_issued_tokens_cannot_be_made_up() -> None:
     plan = Plan(0, (Question(("a",), mechanism("grr", 2, 1.0)),), (1.0,), population=0.25)
     spec = spec_of()
-    assert expected_reports(spec, plan) == 5000
-    assert not has_excess(spec, plan, 5300)
-    assert has_excess(spec, plan, 5400)
-    assert not has_excess(spec_of(participation="tokens"), plan, 60_000)
+    assert spec.expected_reports(plan) == 5000
+    assert not spec.has_excess(plan, 5300)
+    assert spec.has_excess(plan, 5400)
+    assert not spec_of(participation="tokens").has_excess(plan, 60_000)
 
 
 def fifteen_questions(crowd: int, **more: Any) -> list[str]:
@@ -81,8 +79,8 @@ def fifteen_questions(crowd: int, **more: Any) -> list[str]:
     for i, number in enumerate(numbers.tolist()):
         tally.add_counts(i, np.array([number // 2, number - number // 2]), number)
     machine.close(tally)
-    notices = excess_notices(machine.tallies, spec_of(participants=3000, **more))
-    return [notice.message for notice in notices]
+    release = make_release(machine, tally.participants, spec_of(participants=3000, **more), 10)
+    return [notice.message for notice in release.warnings if notice.code == CODE]
 
 
 def test_a_crowd_on_one_question_is_flagged_though_the_round_is_not() -> None:
@@ -103,7 +101,7 @@ def test_honest_questions_are_hardly_ever_flagged() -> None:
     spec, flagged, five_deviations = spec_of(), 0, 0
     for _ in range(200):
         numbers = rng.multinomial(200, shares)
-        flagged += len(crowded_questions(spec, plan, numbers.tolist()))
+        flagged += len(spec.crowded_questions(plan, numbers.tolist()))
         expected = 200 * np.array(shares)
         five_deviations += int((numbers > expected + 5 * np.sqrt(expected)).sum())
     # 60,000 questions at 2.9e-7 each: one flag has a probability of 0.02.

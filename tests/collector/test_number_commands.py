@@ -14,7 +14,7 @@ import pytest
 from collector_harness import KEY, ServerThread
 
 from dither import cli
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore
 from dither.release import Release
 
 NUMBER = (

@@ -15,9 +15,8 @@ import pytest
 from collector_harness import Caller, ServerThread
 from test_histogram_campaigns import HIGH, VALUES, collect, plan_for
 
-from dither.client.transport import Connection
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
+from dither.client import Connection
+from dither.collector import SqliteStore, add_pages
 from dither.release import Release
 
 pytestmark = pytest.mark.slow

@@ -13,9 +13,7 @@ from collector_harness import KEY, SCHEMA, describe
 
 from dither import cli
 from dither.cli.options import Operator
-from dither.collector.campaigns import Campaigns
-from dither.collector.spec import CampaignSpec, NewCampaign, begin, read
-from dither.collector.sqlite import SqliteStore
+from dither.collector import Campaigns, CampaignSpec, NewCampaign, SqliteStore
 from dither.release import call_from_json, campaign_command
 from dither.schema import Attribute, Schema
 
@@ -64,7 +62,7 @@ def made_again(
     create, finalise = campaign_command(record, 5).rsplit("\n", 1)
     assert cli.run(shlex.split(create)[1:]) == 0
     assert cli.run(shlex.split(finalise)[1:]) == 2, "only because no release came back"
-    return read(NewCampaign, heard[""]), heard["/CAMPAIGN/finalise"]
+    return NewCampaign.from_json(heard[""]), heard["/CAMPAIGN/finalise"]
 
 
 def test_every_field_of_a_campaign_is_tried() -> None:
@@ -81,9 +79,9 @@ def test_no_field_of_a_campaign_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked, *_ = begin(SPEC if name is None else replace(SPEC, **{name: OTHER[name]}))
+    asked, *_ = (SPEC if name is None else replace(SPEC, **{name: OTHER[name]})).begin()
     created, ending = made_again(asked, tmp_path, monkeypatch)
-    again, *_ = begin(created)  # parameters travel as text; here they are spelt out
+    again, *_ = created.begin()  # parameters travel as text; here they are spelt out
     assert {f.name: getattr(again, f.name) for f in fields(CampaignSpec)} == vars(asked)
     assert ending == {"rows": 7}
 

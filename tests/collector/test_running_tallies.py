@@ -23,9 +23,7 @@ from collector_harness import (
 )
 
 from dither.client import Answer
-from dither.collector import tallies
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreUnavailable
+from dither.collector import SqliteStore, StoreUnavailable, limits
 from dither.reports import Plan
 
 PAGE = 8
@@ -33,7 +31,7 @@ PAGE = 8
 
 @pytest.fixture(autouse=True)
 def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tallies, "_PAGE", PAGE)
+    monkeypatch.setattr(limits, "TALLY_PAGE", PAGE)
 
 
 class Campaign:
@@ -224,7 +222,7 @@ def test_a_count_that_fails_leaves_nothing_to_be_kept(
 def test_several_who_ask_while_somebody_sends(
     running: ServerThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tallies, "_PAGE", 100)
+    monkeypatch.setattr(limits, "TALLY_PAGE", 100)
     campaign = Campaign(running)
     assert campaign.upload(50) == 201
     found: list[Any] = []

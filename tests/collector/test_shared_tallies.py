@@ -18,9 +18,7 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector import tallies
-from dither.collector.postgres import PostgresStore
-from dither.collector.store import StoreUnavailable
+from dither.collector import PostgresStore, StoreUnavailable, limits
 from dither.collector.tallies import Epochs
 from dither.reports import Plan
 
@@ -28,7 +26,7 @@ from dither.reports import Plan
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine, whoever can say what it counted is waited for."""
-    monkeypatch.setattr(tallies, "_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(limits, "PUBLISH_WAIT_SECONDS", 60.0)
 
 
 class Campaign:
@@ -143,7 +141,7 @@ def test_a_collector_that_was_killed_cannot_say_what_it_counted_and_all_is_count
     dead: Any = campaign.servers[1].collector
     dead.tallies._own.clear()  # as if the process were gone
     with monkeypatch.context() as patched:
-        patched.setattr(tallies, "_WAIT_SECONDS", 0.3)
+        patched.setattr(limits, "PUBLISH_WAIT_SECONDS", 0.3)
         assert campaign.servers[0].collector.running_tally(campaign.id).participants == 11
     assert len(counted) == 1
     assert campaign.upload(1, 4) == 201

@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 from collector_harness import Cluster
 
-from dither.collector import sqlite
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Store
-from dither.collector.tallies import LocalTallies
+from dither.collector import LocalTallies, PostgresStore, SqliteStore, Store
 from dither.lab.testing import StoreContract
 
 Opening = Callable[[], Store]
@@ -28,7 +24,7 @@ class SharedSqlite(SqliteStore):
 @pytest.fixture
 def share_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets several stores open one SQLite file."""
-    monkeypatch.setattr(sqlite, "_lock", lambda path: None)
+    monkeypatch.setattr("dither.collector.sqlite._lock", lambda path: None)
 
 
 class TestPostgres(StoreContract):

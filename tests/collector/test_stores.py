@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from collector_harness import token_of, until
 
-from dither.collector.store import (
+from dither.collector import (
     Batch,
     Move,
     Outcome,

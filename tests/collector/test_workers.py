@@ -15,8 +15,7 @@ from collector_harness import Caller, Cluster, envelope_of, plan_of, token_of, u
 
 from dither.cli import run
 from dither.client import Unreachable
-from dither.collector.metrics import Metrics, retire
-from dither.collector.store import Outcome
+from dither.collector import Metrics, Outcome
 
 
 def test_an_sqlite_file_takes_one_process(
@@ -85,7 +84,7 @@ def test_what_workers_counted_is_added_up_and_outlives_them(
         found["dither_upload_seconds_count"],
     ) == (3, 4)
     assert found["dither_queue_reports"] == 21
-    retire(tmp_path, 101)
+    Metrics.retire(tmp_path, 101)
     found = shown()
     assert found['dither_reports_total{outcome="stored"}'] == 7
     assert found["dither_queue_reports"] == 14, "what waited with one that has ended waits no more"

@@ -7,17 +7,19 @@ from pathlib import Path
 import pytest
 from collector_harness import token_of
 
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import (
+from dither.collector import (
     Batch,
     Outcome,
+    QueueFull,
     Row,
+    SqliteStore,
     State,
     StoredCampaign,
     StoredRound,
     StoreFailure,
+    Writer,
+    WriteResult,
 )
-from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import StateError
 
 C = "ab" * 16

@@ -24,11 +24,9 @@ from collector_harness import (
 from synthetic_machines import METHOD
 
 from dither.client import Unreachable
-from dither.collector.campaigns import Campaigns
-from dither.collector.serving import open_store
-from dither.collector.tallies import rebuild
+from dither.collector import Campaigns, open_store, rebuild
 from dither.methods import METHODS
-from dither.reports.plan import report_id
+from dither.reports import report_id
 
 pytestmark = pytest.mark.slow
 SOAK = os.environ.get("DITHER_SOAK") == "1"

@@ -27,24 +27,25 @@ from collector_harness import (
 )
 from test_kills import check, load
 
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import (
-    ANSWER_SECONDS,
+from dither.collector import (
     Batch,
+    PostgresStore,
     Row,
+    SqliteStore,
     State,
     StoredCampaign,
     StoredRound,
     StoreUnavailable,
+    Writer,
+    WriteResult,
+    limits,
 )
-from dither.collector.writer import Writer, WriteResult
 
 pytestmark = pytest.mark.slow
 
 C = "ab" * 16
 # A second for each of: the wait for a thread on a busy machine, the rest of a new connection's least time, the answer.
-IN_TIME = ANSWER_SECONDS + 3
+IN_TIME = limits.ANSWER_SECONDS + 3
 
 
 @pytest.fixture(scope="module")

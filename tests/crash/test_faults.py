@@ -23,11 +23,16 @@ from collector_harness import (
 )
 
 from dither.client import Unreachable
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound
-from dither.reports import Envelope, encode
-from dither.reports.plan import report_id
+from dither.collector import (
+    Batch,
+    PostgresStore,
+    Row,
+    SqliteStore,
+    State,
+    StoredCampaign,
+    StoredRound,
+)
+from dither.reports import Envelope, encode, report_id
 
 pytestmark = pytest.mark.slow
 

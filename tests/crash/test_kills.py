@@ -28,11 +28,8 @@ from collector_harness import (
 )
 
 from dither.client import Unreachable
-from dither.collector.campaigns import Campaigns
-from dither.collector.serving import open_store
-from dither.collector.tallies import rebuild
-from dither.reports import Plan
-from dither.reports.plan import report_id
+from dither.collector import Campaigns, open_store, rebuild
+from dither.reports import Plan, report_id
 
 pytestmark = pytest.mark.slow
 

@@ -27,10 +27,8 @@ from collector_harness import (
 )
 
 from dither.client import Answer, Unreachable
-from dither.collector.postgres import PostgresStore
-from dither.collector.tallies import rebuild
-from dither.reports import plan_from_json
-from dither.reports.plan import is_asked, report_id
+from dither.collector import PostgresStore, rebuild
+from dither.reports import is_asked, plan_from_json, report_id
 
 pytestmark = pytest.mark.slow
 

@@ -17,14 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
 
 from synthetic_machines import METHOD
 
-from dither.collector.campaigns import Campaigns
-from dither.collector.collector import judge
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Outcome, State
+from dither.collector import Campaigns, Outcome, SqliteStore, State
 from dither.errors import StateError, TooFewAnswers
 from dither.methods import METHODS
-from dither.reports import Envelope, Report
-from dither.reports.plan import report_id
+from dither.reports import Envelope, Report, report_id
 from dither.tally import tally_from_bytes
 
 pytestmark = pytest.mark.slow
@@ -68,7 +64,7 @@ class CollectorMachine(RuleBasedStateMachine):
         reports = tuple(
             report_of(now.plan, now.campaign_bytes, token_of(p), noise=noise) for p in people
         )
-        judged = judge(Envelope(now.campaign_bytes, now.plan.round, reports), now)
+        judged = now.judge(Envelope(now.campaign_bytes, now.plan.round, reports))
         outcomes = judged.outcomes(self.store.add_reports([judged.batch])[0])
         held = self.model[now.plan.round]
         for report, outcome in zip(reports, outcomes, strict=True):

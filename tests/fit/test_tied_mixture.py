@@ -12,7 +12,7 @@ from dither.fit import add_up, grouped_marginal, model_from_bytes
 from dither.fit.mixture import model as module
 from dither.fit.mixture.model import Edge, Mixture
 from dither.schema import Attribute, Schema
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 SIZES = (3, 2, 4, 2, 3)
 SCHEMA = Schema(

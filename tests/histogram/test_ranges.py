@@ -19,7 +19,7 @@ from dither.methods.histogram import ranges as intervals
 from dither.methods.histogram.consumer import read_consumers
 from dither.methods.histogram.ranges import interval_strategy
 from dither.methods.histogram.smart import optimise
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 
 def every_interval(cells: int) -> np.ndarray:

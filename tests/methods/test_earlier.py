@@ -18,7 +18,7 @@ from dither.methods import EarlierReports, MethodRun, restore, start
 from dither.methods.prior import pooled_answers
 from dither.schema.table import decode, plain_layout
 from dither.simulate import simulate
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 pytestmark = pytest.mark.slow
 

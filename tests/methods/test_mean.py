@@ -11,7 +11,7 @@ from dither.errors import ParameterError, SchemaError, TooFewAnswers
 from dither.mechanisms import GRR, Duchi, Piecewise, SquareWave
 from dither.methods import MethodRun, restore, start
 from dither.methods.mean import Mean, mean_answer_from_json, output_places, wave_of
-from dither.reports.plan import LEVEL_BITS, level_of
+from dither.reports import LEVEL_BITS, level_of
 from dither.schema import Attribute, Schema
 from dither.simulate import drive, number_people, simulate
 from dither.tally import CountTally

@@ -17,7 +17,7 @@ from dither.fit.mixture.targets import inverse_variances
 from dither.methods import MethodRun, PublicRows, restore, start
 from dither.methods.prior import prior_from_state
 from dither.simulate import simulate
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 NETWORK = generate_network([4] * 7, parents=1, strength=1.2, seed=3)
 SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)

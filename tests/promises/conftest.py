@@ -9,8 +9,7 @@ from tests.browser.conftest import browser, closed_connections  # noqa: F401
 
 from collector_harness import Caller, ServerThread  # isort: skip
 
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, add_pages
 
 
 @pytest.fixture(scope="module")

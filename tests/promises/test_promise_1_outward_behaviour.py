@@ -28,10 +28,9 @@ from tests.promises.whole_plans import (
     rounded_and_joint,
 )
 
-import dither.client.participant as participant_module
-from dither.client import Answer, Device, Participant, read_announcement
-from dither.client.participant import EncodedAnswer, draw_below
+from dither.client import Answer, Device, Participant, draw_below, encode_answer, read_announcement
 from dither.errors import DitherError
+from dither.reports import encode
 
 POOR, RICH = {"income": 1_000.0, "sex": True}, {"income": 62_000.0, "sex": True}
 
@@ -187,10 +186,9 @@ def test_the_check_rejects_a_device_that_behaves_by_its_record(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three faults that a device could have for values outside the domain: it raises, draws more, or sends more."""
-    encode_answer, encode = participant_module.encode_answer, participant_module.encode
     outside = False
 
-    def faulty_answer(schema: Any, question: Any, record: Any, source: Any) -> EncodedAnswer:
+    def faulty_answer(schema: Any, question: Any, record: Any, source: Any) -> Any:
         nonlocal outside
         answer = encode_answer(schema, question, record, source)
         outside = bool(answer.outside)
@@ -203,8 +201,8 @@ def test_the_check_rejects_a_device_that_behaves_by_its_record(
     def faulty_encode(envelope: Any) -> bytes:
         return encode(envelope) + (b"+" if outside and fault == "length" else b"")
 
-    monkeypatch.setattr(participant_module, "encode_answer", faulty_answer)
-    monkeypatch.setattr(participant_module, "encode", faulty_encode)
+    monkeypatch.setattr("dither.client.participant.encode_answer", faulty_answer)
+    monkeypatch.setattr("dither.client.participant.encode", faulty_encode)
 
     @settings(
         max_examples=100, deadline=None, derandomize=True, database=None, phases=[Phase.generate]

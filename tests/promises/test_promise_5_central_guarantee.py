@@ -43,8 +43,7 @@ from dither.release.amplification import crowds, worst_bound
 from dither.reports import Plan, Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
-from dither.tally import CountTally, PatternTally, RoundTally, tally_from_bytes
-from dither.tally.archive import unpack
+from dither.tally import CountTally, PatternTally, RoundTally, tally_from_bytes, unpack
 
 Increments = tuple[int, ...]
 Law = Mapping[Increments, float]  # of what one participant adds to the published counters

@@ -29,8 +29,7 @@ from dither.mechanisms import (
 from dither.methods import MethodRun, start
 from dither.release import Call, Release
 from dither.release.manipulation import manipulation_notes, set_bound
-from dither.reports import Plan, Question
-from dither.reports.plan import pick
+from dither.reports import Plan, Question, pick
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Impossible
 from dither.simulate import simulate

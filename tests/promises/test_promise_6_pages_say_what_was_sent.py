@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, Request, Response, Route, expect
 
 from collector_harness import Caller, ServerThread, answers_of, plan_of, token_of  # isort: skip
 
-from dither.reports.plan import is_asked, report_id
+from dither.reports import is_asked, report_id
 
 pytestmark = pytest.mark.slow
 

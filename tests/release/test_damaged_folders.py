@@ -16,7 +16,7 @@ import dither
 from dither.errors import DitherError, InputError
 from dither.methods import restore
 from dither.release import Release
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 HUGE = 10**400
 Edit = Callable[[dict[str, Any]], object]

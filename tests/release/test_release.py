@@ -20,7 +20,7 @@ from dither.notice import ADVICE, Notice, shown_certainty
 from dither.release import Release, truth_from_codes
 from dither.release.figures import measured_errors
 from dither.schema import Attribute, Schema
-from dither.tally.archive import pack
+from dither.tally import pack
 
 CONTRACT = (
     "method",

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from dither.errors import ReportError
 from dither.mechanisms import oue
-from dither.reports import Plan, Question
-from dither.reports.plan import check_payload, is_asked, pick, place, report_id, token_hash
+from dither.reports import (
+    Plan,
+    Question,
+    check_payload,
+    is_asked,
+    pick,
+    place,
+    report_id,
+    token_hash,
+)
 
 CAMPAIGN = bytes(16)
 N = 4000

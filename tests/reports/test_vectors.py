@@ -13,13 +13,21 @@ import pytest
 from tests.programs import require
 from tools.vectors import all_vectors, write_vectors
 
-from dither.client import code_of, read_announcement
-from dither.client.participant import rounded_code
+from dither.client import code_of, read_announcement, rounded_code
 from dither.errors import DitherError
 from dither.mechanisms import MECHANISMS, mechanism_from_json
-from dither.reports import Envelope, Report, decode, encode, plan_from_json
-from dither.reports.codec import verdict
-from dither.reports.plan import is_asked, pick, place, report_id
+from dither.reports import (
+    Envelope,
+    Report,
+    decode,
+    encode,
+    is_asked,
+    pick,
+    place,
+    plan_from_json,
+    report_id,
+    verdict,
+)
 from dither.schema import Schema, attribute_from_json
 
 ROOT = Path(__file__).parents[2]

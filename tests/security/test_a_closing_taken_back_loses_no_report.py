@@ -15,10 +15,15 @@ from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of
 
 from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant
-from dither.collector.campaigns import Campaigns
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Move, State, Store, StoreUnavailable
+from dither.collector import (
+    Campaigns,
+    Move,
+    PostgresStore,
+    SqliteStore,
+    State,
+    Store,
+    StoreUnavailable,
+)
 from dither.reports import Envelope, decode, encode
 
 

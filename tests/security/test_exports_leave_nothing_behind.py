@@ -25,8 +25,7 @@ from collector_harness import (
 )
 
 from dither.client import Answer
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Row, StoreUnavailable
+from dither.collector import Batch, Row, SqliteStore, StoreUnavailable
 
 
 @pytest.fixture

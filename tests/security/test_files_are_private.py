@@ -25,8 +25,7 @@ from collector_harness import (
 import dither
 from dither import cli
 from dither.client import Device
-from dither.collector.serving import admin_key
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, admin_key
 from dither.errors import InputError
 from dither.private_files import make_private
 

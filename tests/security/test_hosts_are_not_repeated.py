@@ -13,8 +13,7 @@ import pytest
 from collector_harness import Caller, ServerThread, answers_of, plan_of
 
 from dither import cli
-from dither.collector.pages import add_pages
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, add_pages
 from dither.methods.mean import Mean
 
 HOSTILE = "hostile.example"

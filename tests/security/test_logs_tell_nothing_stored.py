@@ -18,12 +18,20 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector.postgres import PostgresStore
-from dither.collector.sql_store import SqlStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import Batch, Row, State, StoredCampaign, StoredRound, StoreFailure
-from dither.collector.writer import Writer, WriteResult
-from dither.reports.plan import report_id
+from dither.collector import (
+    Batch,
+    PostgresStore,
+    Row,
+    SqliteStore,
+    SqlStore,
+    State,
+    StoredCampaign,
+    StoredRound,
+    StoreFailure,
+    Writer,
+    WriteResult,
+)
+from dither.reports import report_id
 
 C = "ab" * 16
 SECRET = b"a recognisable answer"

@@ -26,7 +26,7 @@ from dither.central.curator import central_release
 from dither.cli import run
 from dither.notice import REPLAYABLE
 from dither.schema import Attribute, Schema
-from dither.tally.archive import unpack
+from dither.tally import unpack
 
 SCHEMA = Schema(
     (

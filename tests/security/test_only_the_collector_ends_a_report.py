@@ -18,13 +18,19 @@ from tests.client.small_collector import (
 )
 
 from dither.cli.submit import SimulatedFleet, submit_round
-from dither.client import Announcement, Answer, Device, Participant, read_announcement
-from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES
-from dither.client.participant import MAX_SLEEP
-from dither.collector.problems import PROBLEMS
-from dither.collector.store import Outcome
+from dither.client import (
+    CAMPAIGN_BYTES,
+    MAX_SLEEP,
+    OUTBOX_BYTES,
+    Announcement,
+    Answer,
+    Device,
+    Participant,
+    read_announcement,
+)
+from dither.collector import PROBLEMS, Outcome
 from dither.errors import PrivacyError, ReportError
-from dither.reports.codec import ACCEPTED, FINAL, verdict
+from dither.reports import ACCEPTED, FINAL, verdict
 
 PAGE = b"<html>Sign in to the guest network</html>"
 

@@ -19,18 +19,18 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector import sql_store
-from dither.collector.postgres import PostgresStore
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import (
+from dither.collector import (
     Batch,
     Move,
+    PostgresStore,
     Row,
+    SqliteStore,
     State,
     Store,
     StoredCampaign,
     StoredRound,
     StoreUntidy,
+    limits,
 )
 
 C = "ab" * 16
@@ -40,7 +40,7 @@ IDS = [token_of(i) for i in range(60)]
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody leaves in these tests while tidying waits; it need not wait long."""
-    monkeypatch.setattr(sql_store, "READER_SECONDS", 0.3)
+    monkeypatch.setattr(limits, "READER_SECONDS", 0.3)
 
 
 @pytest.fixture

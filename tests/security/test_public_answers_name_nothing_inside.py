@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.problems import RateLimitFilter
-from dither.collector.sqlite import SqliteStore
-from dither.collector.store import StoreFull, StoreUnavailable
+from dither.collector import RateLimitFilter, SqliteStore, StoreFull, StoreUnavailable
 from dither.errors import DitherError
 
 SECRET = (
@@ -37,9 +35,9 @@ def test_no_answer_repeats_what_the_store_said(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dither.collector import problems
-
-    monkeypatch.setattr(problems.rate_limited, "filters", [RateLimitFilter()])
+    monkeypatch.setattr(
+        logging.getLogger("dither.collector.limited"), "filters", [RateLimitFilter()]
+    )
     running = ServerThread(SqliteStore(tmp_path / "c.db"))
     caller = Caller(running.url)
     campaign = caller.create()

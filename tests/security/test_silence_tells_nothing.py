@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tests.client.small_collector import CAMPAIGN, RECORD, SCHEMA, Collector, announce, participant
 
-from dither.client import Device, Participant, code_of
-from dither.client.participant import draw_below, encode_answer
+from dither.client import Device, Participant, code_of, draw_below, encode_answer
 from dither.errors import ParameterError, PrivacyError
 from dither.mechanisms import GRR
 from dither.reports import Plan, Question, decode

@@ -21,7 +21,7 @@ from collector_harness import (
     until,
 )
 
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore
 
 
 def connect(url: str) -> socket.socket:
@@ -116,7 +116,7 @@ def test_a_defect_is_logged_with_its_traceback_once_however_often_it_is_met(tmp_
 def test_what_was_kept_quiet_is_counted_and_places_are_told_apart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from dither.collector.problems import RateLimitFilter
+    from dither.collector import RateLimitFilter
 
     now = 0.0
     seldom = RateLimitFilter(60.0, lambda: now)

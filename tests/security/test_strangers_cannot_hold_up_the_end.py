@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 from collector_harness import REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
-from dither.collector import serving
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, limits
 
 pytestmark = pytest.mark.slow
 
 LONG = 30.0
-FAST = "from dither.collector import serving; serving.GRACE_SECONDS = 3"
+FAST = "from dither.collector import limits; limits.GRACE_SECONDS = 3"
 
 
 def connect(server: ServerProcess | ServerThread) -> socket.socket:
@@ -74,7 +73,7 @@ def test_hundreds_of_half_requests_are_closed_at_once_and_leave_no_line_in_the_l
         seconds = time.monotonic() - begun
         assert all(is_closed(peer) for peer in peers)
     assert (status, errors) == (0, "")
-    assert seconds < serving.GRACE_SECONDS, "nobody was waited for"
+    assert seconds < limits.GRACE_SECONDS, "nobody was waited for"
 
 
 def test_answers_that_nobody_reads_hold_up_nothing_and_leave_no_traceback(tmp_path: Path) -> None:
@@ -129,8 +128,8 @@ def test_whole_requests_are_answered_before_the_end(
 
 CLOSING_ENDS_WAITS = """
 import threading
-from dither.collector import serving
-serving.GRACE_SECONDS = 2
+from dither.collector import limits, serving
+limits.GRACE_SECONDS = 2
 real = serving.open_store
 
 def opening(address):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import resource
 import select
 import socket
 import threading
@@ -16,9 +17,7 @@ from typing import Any
 import pytest
 from collector_harness import KEY, REPORTS_TYPE, Caller, ServerProcess, ServerThread, until
 
-from dither.collector import connections, problems
-from dither.collector.connections import BACKLOG, MAX_CONNECTIONS, RESERVE, room_for_connections
-from dither.collector.sqlite import SqliteStore
+from dither.collector import RateLimitFilter, SqliteStore, limits, room_for_connections
 from dither.errors import InputError
 
 pytestmark = pytest.mark.slow
@@ -33,8 +32,8 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
     """Starts a collector with limits of the test's choice, on either event loop."""
     running: list[ServerThread] = []
 
-    def starting(**limits: Any) -> ServerThread:
-        running.append(ServerThread(SqliteStore(tmp_path / "c.db"), loop=request.param, **limits))
+    def starting(**bounds: Any) -> ServerThread:
+        running.append(ServerThread(SqliteStore(tmp_path / "c.db"), loop=request.param, **bounds))
         return running[-1]
 
     yield starting
@@ -262,7 +261,7 @@ def test_the_second_request_of_a_connection_has_no_longer_than_the_first(start: 
 def test_a_body_that_drips_is_bounded_as_a_whole(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.5)
     server = start(drain_seconds=0.2)
     campaign = Caller(server.url).create()
     with connect(server) as peer:
@@ -387,7 +386,7 @@ def test_a_newcomer_gets_through_while_idle_connections_fill_every_place(
     start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        problems.rate_limited, "filters", [problems.RateLimitFilter()]
+        logging.getLogger("dither.collector.limited"), "filters", [RateLimitFilter()]
     )  # as if nothing had been said yet
     server = start(most=50, head_seconds=LONG * 4, idle_seconds=LONG * 4)
     with ExitStack() as stack:
@@ -441,7 +440,7 @@ def test_with_few_files_idle_connections_neither_lock_out_nor_break_the_collecto
         caller = Caller(server.url)
         assert caller.create(), "the database has its files"
         text = caller.connection.request("GET", "/metrics", None).body.decode()
-        assert f"dither_connections_open {450 - RESERVE - BACKLOG}" in text
+        assert f"dither_connections_open {450 - limits.RESERVE - limits.BACKLOG}" in text
         stack.close()
         status, errors = server.terminate()
     assert status == 0
@@ -477,7 +476,7 @@ def test_when_requests_under_way_take_every_place_the_next_is_told_at_once(
 def test_bodies_of_all_requests_together_have_a_limit(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "BODIES_BYTES", 1_500_000)
+    monkeypatch.setattr(limits, "BODIES_BYTES", 1_500_000)
     server = start()
     caller = Caller(server.url)
     campaign = caller.create()
@@ -498,24 +497,23 @@ def test_bodies_of_all_requests_together_have_a_limit(
 
 
 def test_there_are_fewer_places_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dither.collector import connections
 
-    limits = [1024, 4096]
+    files = [1024, 4096]
 
     def set_limit(kind: int, wanted: tuple[int, int]) -> None:
-        limits[0] = wanted[0]
+        files[0] = wanted[0]
 
-    monkeypatch.setattr(connections.resource, "getrlimit", lambda kind: tuple(limits))
-    monkeypatch.setattr(connections.resource, "setrlimit", set_limit)
-    assert room_for_connections() == 4096 - RESERVE - BACKLOG
-    assert limits[0] == 4096, "the soft limit was raised"
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: tuple(files))
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    assert room_for_connections() == 4096 - limits.RESERVE - limits.BACKLOG
+    assert files[0] == 4096, "the soft limit was raised"
     assert room_for_connections(100) == 100
-    limits[:] = [1 << 20, 1 << 20]
-    assert room_for_connections() == MAX_CONNECTIONS
-    limits[:] = [1024, 1024]
-    assert room_for_connections() == 1024 - RESERVE - BACKLOG
+    files[:] = [1 << 20, 1 << 20]
+    assert room_for_connections() == limits.MAX_CONNECTIONS
+    files[:] = [1024, 1024]
+    assert room_for_connections() == 1024 - limits.RESERVE - limits.BACKLOG
     with pytest.raises(InputError, match="1,024 open files"):
         room_for_connections(900)
-    limits[:] = [256, 256]
+    files[:] = [256, 256]
     with pytest.raises(InputError, match="ulimit"):
         room_for_connections()

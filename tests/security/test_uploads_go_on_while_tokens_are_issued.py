@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread, envelope_of, plan_of, token_of, until
+from collector_harness import Caller, ServerThread, describe, envelope_of, plan_of, token_of, until
 
-from dither.client.transport import Connection
-from dither.collector.campaigns import TOKEN_BLOCK, _in_order
-from dither.collector.sqlite import SqliteStore
-from dither.reports.plan import token_hash
+from dither.client import Connection
+from dither.collector import Campaigns, SqliteStore, limits
+from dither.reports import token_hash
 
 TOKENS = 40_000
 
@@ -43,7 +42,7 @@ def test_uploads_are_answered_between_the_blocks(
         while not stop.is_set():
             before = len(blocks)
             assert own.upload(other, envelope_of(other, plan, [token_of(i)])).status == 201
-            if before < len(blocks) <= TOKENS // TOKEN_BLOCK:
+            if before < len(blocks) <= TOKENS // limits.TOKEN_BLOCK:
                 crossed.append(len(blocks) - before)
             i += 1
         own.connection.close()
@@ -60,7 +59,7 @@ def test_uploads_are_answered_between_the_blocks(
     stop.set()
     sender.join(60)
     assert len(set(issued)) == TOKENS
-    assert blocks == [TOKEN_BLOCK] * (TOKENS // TOKEN_BLOCK)
+    assert blocks == [limits.TOKEN_BLOCK] * (TOKENS // limits.TOKEN_BLOCK)
     assert len(crossed) >= len(blocks) - 1, (
         "uploads were acknowledged while tokens were being issued"
     )
@@ -74,15 +73,23 @@ def test_uploads_are_answered_between_the_blocks(
     running.stop()
 
 
-def test_blocks_do_not_tell_which_tokens_came_together() -> None:
-    hashes = [token_hash(token_of(i)) for i in range(5000)]
-    assert _in_order(hashes) == sorted(hashes)
+def test_blocks_do_not_tell_which_tokens_came_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "c.db")
+    campaigns = Campaigns(store)
+    campaign = campaigns.create(describe(participation="tokens")).stored.id
+    stored: list[bytes] = []
+    monkeypatch.setattr(store, "add_tokens", lambda campaign, block: stored.extend(block))
+    issued = campaigns.issue_tokens(campaign, 5000)
+    assert stored == sorted(token_hash(bytes.fromhex(token)) for token in issued)
+    store.close()
 
 
 def test_if_it_fails_midway_nobody_sees_a_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dither.collector.store import StoreFull
+    from dither.collector import StoreFull
 
     store: Any = SqliteStore(tmp_path / "c.db")
     running = ServerThread(store)
@@ -97,7 +104,7 @@ def test_if_it_fails_midway_nobody_sees_a_token(
         original(given, hashes)
 
     monkeypatch.setattr(store, "add_tokens", second_fails)
-    answer = caller.admin("POST", f"/{campaign}/tokens", {"count": 3 * TOKEN_BLOCK})
+    answer = caller.admin("POST", f"/{campaign}/tokens", {"count": 3 * limits.TOKEN_BLOCK})
     assert answer.status == 507
     assert b"tokens" not in answer.body
     assert len(calls) == 2

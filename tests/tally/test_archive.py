@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import ReportError
 from dither.fit import model_from_bytes
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 MAGIC = pack({}, {})[:17]
 

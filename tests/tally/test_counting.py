@@ -18,8 +18,7 @@ from tests.programs import require
 
 from dither.errors import InputError, ReportError
 from dither.mechanisms import PackedReports
-from dither.reports import Plan, question
-from dither.reports.plan import check_payload
+from dither.reports import Plan, check_payload, question
 from dither.schema import Attribute, Schema
 from dither.tally import (
     CountTally,
@@ -27,16 +26,16 @@ from dither.tally import (
     RoundTally,
     check_tally,
     counting,
+    pack,
     tally_from_bytes,
+    unpack,
     zero,
 )
-from dither.tally.archive import pack, unpack
 from dither.tally.counting import (
     COLUMNS,
     add_digests,
     begin_export,
     count_all,
-    count_table,
     digest_of,
     find_reports,
     read_reports,
@@ -296,7 +295,7 @@ def test_two_exports_to_one_folder_at_once_both_end_well(
 
 def test_addresses_without_a_file_system_are_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="nosuch://"):
-        counting.place_of("nosuch://bucket/reports")
+        begin_export("nosuch://bucket/reports", "ab" * 16, PLANS["counts"])
 
 
 def test_an_export_to_an_fsspec_address_comes_back() -> None:
@@ -314,7 +313,7 @@ def test_an_export_to_an_fsspec_address_comes_back() -> None:
 @pytest.mark.parametrize("kind", PLANS)
 def test_an_impossible_tally_is_refused(kind: str) -> None:
     plan = PLANS[kind]
-    good = count_table(plan, table(reports(plan, 60))).tally
+    good = count_all(plan, [table(reports(plan, 60))], 60).tally
     check_tally(good, plan, 60)
     others = [p for p in PLANS.values() if p is not plan]
     with pytest.raises(ReportError):
@@ -341,7 +340,7 @@ def test_an_impossible_tally_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("kind", PLANS)
 def test_a_forged_tally_whose_sums_come_out_right_is_refused(kind: str) -> None:
     plan = PLANS[kind]
-    good = count_table(plan, table(reports(plan, 60))).tally
+    good = count_all(plan, [table(reports(plan, 60))], 60).tally
     meta, arrays = unpack(good.to_bytes())
     forged = [{**arrays, name: array.astype("<f8")} for name, array in arrays.items()]
     forged += [{**arrays, name: array.astype("<i4")} for name, array in arrays.items()]

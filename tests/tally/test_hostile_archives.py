@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.saved_releases import forget_digests
 
 import dither
-from dither.collector.campaigns import read_counted
+from dither.collector import read_counted
 from dither.errors import InputError, ReportError
 from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, model_from_bytes
 from dither.fit.mixture.model import Mixture
@@ -25,8 +25,7 @@ from dither.methods import restore, start
 from dither.release import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Schema
 from dither.schema.rules import Determines
-from dither.tally import CountTally, tally_from_bytes, zero
-from dither.tally.archive import pack, unpack
+from dither.tally import CountTally, pack, tally_from_bytes, unpack, zero
 
 MAGIC = pack({}, {})[:17]
 # An attribute may have 2^17 values, which a damaged schema can ask for in a few bytes.

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dither
-from dither.collector.finished import make_release
-from dither.collector.spec import CampaignSpec
+from dither.collector import CampaignSpec, make_release
 from dither.datasets import RandomNetwork as Network
 from dither.datasets import generate_network
 from dither.errors import ParameterError

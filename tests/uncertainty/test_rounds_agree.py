@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, kstest
 
-from dither.collector.campaigns import make_release
-from dither.collector.spec import CampaignSpec
+from dither.collector import CampaignSpec, make_release
 from dither.fit import Independent
 from dither.mechanisms import mechanism
 from dither.methods import start

@@ -12,7 +12,7 @@ from tests.saved_releases import forget_digests
 import dither
 from dither.errors import InputError, ParameterError, ReportError
 from dither.release import Bootstrap, Release, pack_replicates, unpack_replicates
-from dither.tally.archive import pack, unpack
+from dither.tally import pack, unpack
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from collector_harness import (
@@ -21,13 +22,9 @@ from collector_harness import (
 )
 from web_harness import Seen, Visitor
 
-from dither.collector.pages import add_pages, console
-from dither.collector.pages.campaigns import campaign_routes
-from dither.collector.pages.console import Console, operator_pages, signing_routes
-from dither.collector.pages.new_campaign import new_campaign_routes
+from dither.collector import Collector, SqliteStore, add_pages, limits, make_app
 from dither.collector.pages.progress import Rates
 from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
-from dither.collector.sqlite import SqliteStore
 from dither.schema import schema_from_json
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -142,22 +139,56 @@ def test_forms_of_other_sites_and_without_their_token_change_nothing(
     for headers in (
         {"origin": "https://evil.example"},
         {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
         {"origin": "null"},
     ):
         assert curator.post("/console/new", good, headers=headers).status == 403
     assert running.collector.campaigns.ids() == before
+    own = {"origin": running.url, "sec-fetch-site": "same-origin"}
+    assert curator.post("/console/new", good, headers=own).status == 303
+
+
+@pytest.mark.parametrize(
+    ("host", "secure", "name"),
+    [
+        ("127.0.0.1:8700", False, "dither-session"),
+        ("localhost", False, "dither-session"),
+        ("[::1]:8700", False, "dither-session"),
+        ("survey.example", True, "__Host-dither-session"),
+        ("127.0.0.1.evil.example", True, "__Host-dither-session"),
+        ("10.0.0.7", True, "__Host-dither-session"),
+    ],
+)
+def test_a_cookie_is_out_of_reach_of_scripts_other_sites_and_listeners(
+    running: ServerThread, host: str, secure: bool, name: str
+) -> None:
+    visitor = Visitor(running.url)
+    answer = visitor.post("/console/sign-in", {"key": KEY}, {"host": host})
+    cookie = answer.headers["set-cookie"].lower()
+    assert cookie.startswith(f"{name}=".lower())
+    parts = {part.strip() for part in cookie.split(";")}
+    assert {"httponly", "samesite=strict", "path=/"} <= parts
+    assert ("secure" in parts) is secure
+    assert "domain" not in cookie
+    left = visitor.post("/console/sign-out", {}, {"host": host})
+    assert "max-age=0" in left.headers["set-cookie"].lower()
 
 
 def test_no_form_is_taken_without_its_token(running: ServerThread, curator: Visitor) -> None:
     """Every address that takes a form, as the routers themselves list them."""
-    console = Console(running.collector)
-    routers = [
-        make(console)
-        for make in (signing_routes, new_campaign_routes, campaign_routes, operator_pages)
-    ]
-    taking = {
-        route.path for router in routers for route in router.routes if "POST" in route.methods
-    }  # type: ignore[attr-defined]
+    taking: set[str] = set()
+
+    def add_and_list(app: Any, collector: Collector) -> None:
+        include = app.include_router
+
+        def listing(router: Any) -> None:
+            taking.update(route.path for route in router.routes if "POST" in route.methods)
+            include(router)
+
+        app.include_router = listing
+        add_pages(app, collector)
+
+    make_app(running.collector, KEY, add_and_list)
     assert len(taking) >= 9
     campaign = create(curator)
     for path in taking - {"/console/sign-in", "/console/sign-out"}:
@@ -256,7 +287,7 @@ def test_a_stranger_cannot_leave_a_form_half_sent(
         until(lambda: bool(running.server.server_state.tasks))
     until(lambda: not running.server.server_state.tasks)
     assert [record.getMessage() for record in caplog.records] == []
-    monkeypatch.setattr(console, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.2)
     with socket.create_connection(address, timeout=30) as slow:
         slow.sendall(half)
         assert slow.recv(100).startswith(b"HTTP/1.1 408")
@@ -400,6 +431,7 @@ def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
     answer = send(curator, "/console/plan", **cards())
     assert answer.status == 200
     assert "<svg" in answer.text
+    assert "Expected error" in answer.text
     assert "nough" in answer.text
     assert "<html" not in answer.text
     assert "no short name" in send(curator, "/console/plan", **cards(**{"a0-name": ""})).text
@@ -439,8 +471,7 @@ def _answer_everybody(
 ) -> None:
     from collector_harness import seeded_source
 
-    from dither.reports import Envelope, Plan, Report, encode
-    from dither.reports.plan import pick
+    from dither.reports import Envelope, Plan, Report, encode, pick
     from dither.schema import Schema
 
     assert isinstance(plan, Plan)

@@ -15,8 +15,7 @@ import pytest
 from collector_harness import KEY, Caller, ServerProcess, envelope_of, plan_of, token_of
 from web_harness import Visitor
 
-from dither.tally import zero
-from dither.tally.archive import pack
+from dither.tally import pack, zero
 
 pytestmark = pytest.mark.slow
 MIB = 1 << 20

@@ -12,9 +12,8 @@ import pytest
 from collector_harness import Caller, ServerThread, answers_of, plan_of
 from web_harness import Visitor
 
-from dither.collector.pages import add_pages
-from dither.collector.pages.asking import read_number_form
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore, add_pages
+from dither.collector.pages.asking import read_form
 from dither.methods.mean import Mean
 from dither.schema import schema_from_json
 
@@ -27,23 +26,28 @@ SCHEMA = {
     ("asked", "parameters", "python"),
     [
         ([], [], ""),
-        ([("from", "10"), ("to", "20")], [("range", "10,20")], "release.number.range(10, 20)"),
-        ([("from", " 10 ")], [("range", "10,60")], "release.number.range(10, 60)"),
-        ([("to", "20"), ("to", "30")], [("range", "0,20")], "release.number.range(0, 20)"),
+        (
+            [("w0from", "10"), ("w0below", "20")],
+            [("where", "pay >= 10 and pay < 20")],
+            "release.query(where='pay >= 10 and pay < 20')",
+        ),
+        ([("w0from", " 10 ")], [("where", "pay >= 10")], "release.query(where='pay >= 10')"),
+        ([("w0below", "20"), ("w0below", "30")], [("where", "pay < 20")], "where='pay < 20'"),
+        ([("where", "pay < 5"), ("given", "x"), ("by", "pay")], [("where", "pay < 5")], "pay < 5"),
         (
             [("quantiles", "0.1,0.5")],
             [("quantiles", "0.1,0.5")],
-            "release.quantile('number', [0.1,0.5])",
+            "release.quantile('pay', [0.1,0.5])",
         ),
         ([("bins", "9")], [("bins", "9")], "release.number.answer(9)"),
         ([("bins", "0,9")], [("bins", "0,9")], "release.number.answer([0,9])"),
-        ([("figure", "mean"), ("where", "x")], [("figure", "mean")], "release.mean()"),
+        ([("figure", "mean"), ("by", "x")], [("figure", "mean")], "release.mean()"),
     ],
 )
 def test_what_is_typed_is_what_is_asked(
     asked: list[tuple[str, str]], parameters: list[tuple[str, str]], python: str
 ) -> None:
-    form = read_number_form(asked, [0.0, 60.0])
+    form = read_form(schema_from_json(SCHEMA), asked, "pay")
     assert form.parameters == parameters
     assert form.asks == bool(parameters)
     assert python in form.python
@@ -87,7 +91,13 @@ def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
     below = f"/releases/{numbers.cells}"
     assert f'href="{below}/ask"' in numbers.visitor.get(below).text
     assert numbers.visitor.get(f"{below}/ask").status == 200
-    for query in ("from=5&to=25", "quantiles=0.25,0.5", "bins=12", "bins=0,20,60", "figure=mean"):
+    for query in (
+        "w0from=5&w0below=25",
+        "quantiles=0.25,0.5",
+        "bins=12",
+        "bins=0,20,60",
+        "figure=mean",
+    ):
         seen = numbers.visitor.get(f"{below}/ask?{query}")
         assert seen.status == 200, query
         file = re.search(r'href="([^"]+format=json)"', seen.text)
@@ -95,7 +105,7 @@ def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
         answer = json.loads(numbers.visitor.get(file[1].replace("&amp;", "&")).body)
         for row in answer.get("rows", [answer]):
             assert row["low"] <= row["estimate"] <= row["high"], query
-            share = query.startswith(("from", "bins"))
+            share = query.startswith(("w0", "bins"))
             assert (
                 f"{100 * row['estimate']:.2f} %" if share else f"{row['estimate']:,.5g}"
             ) in seen.text
@@ -107,9 +117,9 @@ def test_what_cannot_be_answered_is_said_in_its_place(numbers: Numbers) -> None:
     below = f"/releases/{numbers.cells}/ask"
     for query, said in (
         ("bins=ten", "write numbers with commas"),
-        ("from=5&bins=3", "at a time"),
+        ("w0from=5&bins=3", "at a time"),
         ("figure=<script>", "must be one of mean, variance"),
-        ("from=nan", "finite"),
+        ("w0from=nan", "nan"),
         ("quantiles=2", "quantile"),
     ):
         seen = numbers.visitor.get(f"{below}?{query}".replace("<", "%3C").replace(">", "%3E"))

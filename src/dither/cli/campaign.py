@@ -59,8 +59,8 @@ def _verbs() -> None:
 app.command(no_args_is_help=True)(create)
 
 
-@app.command()
-def status(
+@app.command("status")
+def _status(
     campaign: Annotated[
         str | None,
         typer.Argument(metavar="[CAMPAIGN]", help="id of a campaign [default: all campaigns]"),
@@ -84,7 +84,7 @@ def status(
 
 
 @app.command("open", no_args_is_help=True)
-def open_(
+def _open(
     campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
 ) -> None:
     """Open a draft, or reopen a round whose closing was interrupted."""
@@ -92,7 +92,7 @@ def open_(
 
 
 @app.command("close-round", no_args_is_help=True)
-def close_round(
+def _close_round(
     campaign: CampaignId,
     number: Annotated[
         int | None, typer.Option("--round", min=0, help="[default: the open one]")
@@ -126,8 +126,8 @@ def close_round(
     _show(operator.call("POST", f"/{campaign}/close-round", body), as_json)
 
 
-@app.command(no_args_is_help=True)
-def finalise(
+@app.command("finalise", no_args_is_help=True)
+def _finalise(
     campaign: CampaignId,
     output: Annotated[Path, typer.Option("-o", "--output", help="folder to write the release to")],
     rows: Annotated[int | None, typer.Option(min=1, help="rows of the synthetic table")] = None,
@@ -209,8 +209,8 @@ def _finish_number(
     print(f"  report   {folder / 'report.html'}")
 
 
-@app.command(no_args_is_help=True)
-def tokens(
+@app.command("tokens", no_args_is_help=True)
+def _tokens(
     campaign: CampaignId,
     count: Annotated[int, typer.Option(min=1, help="number of tokens")],
     output: Annotated[
@@ -224,8 +224,8 @@ def tokens(
     issue_tokens(Operator(url, key_file), campaign, count, output)
 
 
-@app.command(no_args_is_help=True)
-def delete(
+@app.command("delete", no_args_is_help=True)
+def _delete(
     campaign: CampaignId,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
     url: Url = URL,
@@ -253,7 +253,7 @@ def delete(
 
 
 @app.command("publish-release", no_args_is_help=True)
-def publish_release(
+def _publish_release(
     campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
 ) -> None:
     """Make the release public at /releases/CAMPAIGN and /v1/releases/CAMPAIGN.
@@ -266,7 +266,7 @@ def publish_release(
 
 
 @app.command("unpublish-release", no_args_is_help=True)
-def unpublish_release(
+def _unpublish_release(
     campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
 ) -> None:
     """Hide the release from readers without a key. Copies that were downloaded remain."""
@@ -274,8 +274,8 @@ def unpublish_release(
     print(json.dumps(answer) if as_json else f"{campaign} is not public")
 
 
-@app.command(no_args_is_help=True)
-def export(
+@app.command("export", no_args_is_help=True)
+def _export(
     campaign: CampaignId,
     output: Annotated[
         str,

@@ -33,8 +33,8 @@ def _verbs() -> None:
     """Keys of a running collector."""
 
 
-@app.command(no_args_is_help=True)
-def create(
+@app.command("create", no_args_is_help=True)
+def _create(
     name: Name,
     role: Annotated[
         Role, typer.Option(help="curator: may do everything; reader: may only read")
@@ -64,7 +64,7 @@ def create(
 
 
 @app.command("list")
-def list_(url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
+def _list(url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False) -> None:
     """List all keys by name: role, and the days of creation and revocation."""
     found = Operator(url, key_file, KEYS).call("GET")
     if as_json:
@@ -75,15 +75,15 @@ def list_(url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False)
         print(f"{key['name']}  {key['role']}  created {key['created']}{ended}")
 
 
-@app.command(no_args_is_help=True)
-def revoke(name: Name, url: Url = URL, key_file: KeyFile = KEY_FILE) -> None:
+@app.command("revoke", no_args_is_help=True)
+def _revoke(name: Name, url: Url = URL, key_file: KeyFile = KEY_FILE) -> None:
     """Revoke a key and end its sessions. Its name cannot be used again."""
     Operator(url, key_file, KEYS).call("POST", f"/{name}/revoke", {})
     print(f"{name} is revoked")
 
 
-@app.command()
-def audit(
+@app.command("audit")
+def _audit(
     campaign: Annotated[
         str | None, typer.Option(help="only entries of this campaign [default: all]")
     ] = None,

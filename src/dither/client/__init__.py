@@ -7,19 +7,36 @@
 """
 
 from dither.client.announcement import Announcement, read_announcement
-from dither.client.device import Device
-from dither.client.participant import Participant, TakePartResult, code_of
-from dither.client.transport import Answer, Transport, Unreachable, http_transport
+from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES, Device
+from dither.client.participant import (
+    MAX_SLEEP,
+    Participant,
+    TakePartResult,
+    code_of,
+    draw_below,
+    encode_answer,
+    retry_pause,
+    rounded_code,
+)
+from dither.client.transport import Answer, Connection, Transport, Unreachable, http_transport
 
 __all__ = [
+    "CAMPAIGN_BYTES",
+    "MAX_SLEEP",
+    "OUTBOX_BYTES",
     "Announcement",
     "Answer",
+    "Connection",
     "Device",
     "Participant",
     "TakePartResult",
     "Transport",
     "Unreachable",
     "code_of",
+    "draw_below",
+    "encode_answer",
     "http_transport",
     "read_announcement",
+    "retry_pause",
+    "rounded_code",
 ]

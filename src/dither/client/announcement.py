@@ -31,7 +31,7 @@ _ASSIGNMENT = ("arrival", "token")
 
 
 @dataclass(frozen=True)
-class AnnouncedConsumer:
+class _AnnouncedConsumer:
     """A recipient of a histogram of the requested number: name, bin edges and own epsilon, if any."""
 
     name: str
@@ -71,7 +71,7 @@ class Announcement:
     contact: str = ""
     closes: str | None = None
     closes_at_reports: int | None = None
-    consumers: tuple[AnnouncedConsumer, ...] = ()
+    consumers: tuple[_AnnouncedConsumer, ...] = ()
     assignment: str = "token"
     wanted: int | None = None
     round_closes: float | None = None
@@ -179,7 +179,7 @@ def _read(body: Any) -> Announcement:
     )
 
 
-def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
+def _consumers(listed: object) -> tuple[_AnnouncedConsumer, ...]:
     """Read the announced recipients; for people to read, and bounded."""
     if listed is None:
         return ()
@@ -212,7 +212,7 @@ def _consumers(listed: object) -> tuple[AnnouncedConsumer, ...]:
                 where="consumers",
             )
         out.append(
-            AnnouncedConsumer(
+            _AnnouncedConsumer(
                 entry["name"], tuple(map(float, entry["edges"])), entry.get("epsilon")
             )
         )

@@ -188,33 +188,18 @@ class Device:
                 self._run(
                     "INSERT INTO campaigns (campaign, fingerprint, cap, token, address, assignment, drawn) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    *(
-                        campaign,
-                        announcement.schema.fingerprint,
-                        cap,
-                        fresh,
-                        address,
-                        announcement.assignment,
-                    ),
+                    campaign,
+                    announcement.schema.fingerprint,
+                    cap,
+                    fresh,
+                    address,
+                    announcement.assignment,
                     int(token is None),
                 )
                 return fresh
             self.check_address(campaign, address, moved)
             fingerprint, held, assignment = rows[0]
-            if fingerprint != announcement.schema.fingerprint:
-                raise PrivacyError(
-                    f"campaign {campaign} has changed its schema; refusing to go on", where="schema"
-                )
-            # Otherwise one answer per campaign could become one per round.
-            if assignment not in (
-                None,
-                announcement.assignment,
-            ):
-                raise PrivacyError(
-                    f"campaign {campaign} asked people by {assignment} and now by {announcement.assignment}; refusing to go on",
-                    where="assignment",
-                    value=announcement.assignment,
-                )
+            _check_unchanged(announcement, fingerprint, assignment)
             if token is not None and not hmac.compare_digest(token, bytes(held)):
                 raise PrivacyError(
                     f"this device takes part in campaign {campaign} with another token",
@@ -400,3 +385,20 @@ class Device:
         """The memo's key: without the secret the file does not reveal which questions were answered."""
         text = json.dumps([campaign, question.to_json()], sort_keys=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).digest()
+
+
+def _check_unchanged(announcement: Announcement, fingerprint: str, assignment: str | None) -> None:
+    """Refuse a campaign that changed since the device joined it."""
+    campaign = announcement.campaign.hex()
+    if fingerprint != announcement.schema.fingerprint:
+        raise PrivacyError(
+            f"campaign {campaign} has changed its schema; refusing to go on", where="schema"
+        )
+    # Otherwise one answer per campaign could become one per round.
+    if assignment not in (None, announcement.assignment):
+        raise PrivacyError(
+            f"campaign {campaign} asked people by {assignment} and now by "
+            f"{announcement.assignment}; refusing to go on",
+            where="assignment",
+            value=announcement.assignment,
+        )

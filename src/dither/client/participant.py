@@ -377,7 +377,7 @@ def retry_pause(asked: float, backoff: float) -> float:
 
 
 @dataclass(frozen=True)
-class EncodedAnswer:
+class _EncodedAnswer:
     """The cell of a record for one question, and the attributes outside the domain."""
 
     cell: int
@@ -386,7 +386,7 @@ class EncodedAnswer:
 
 def encode_answer(
     schema: Schema, question: Question, record: Mapping[str, object], source: ByteSource
-) -> EncodedAnswer:
+) -> _EncodedAnswer:
     """The cell of a record for one question. It never raises.
 
     A collector chooses the domains and questions that it announces. If a device stayed silent
@@ -421,7 +421,7 @@ def encode_answer(
             outside.append(name)
             answer = instead
         cell = cell * width + answer
-    return EncodedAnswer(cell, tuple(outside))
+    return _EncodedAnswer(cell, tuple(outside))
 
 
 def code_of(attribute: Attribute, value: object) -> int | None:

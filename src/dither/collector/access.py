@@ -13,17 +13,8 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import Request
-from starlette.responses import Response
 
-from dither.collector.keys import (
-    SESSION_SECONDS,
-    Credential,
-    Keys,
-    Principal,
-    Session,
-    Sessions,
-    hash_of,
-)
+from dither.collector.keys import Credential, Keys, Principal, Session, Sessions, hash_of
 from dither.collector.problems import Problem
 
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -87,43 +78,18 @@ class Access:
         value = request.cookies.get(cookie_name(request), "")
         return await asyncio.to_thread(self._sessions.find, value) if value else None
 
+    @staticmethod
+    def credential(request: Request) -> Credential:
+        """Return what authorised a request, to check it again during a long response."""
+        scheme, given = _authorization(request)
+        if scheme:
+            return Credential("key", hash_of(given))
+        return Credential("session", hash_of(request.cookies.get(cookie_name(request), "")))
+
 
 def _authorization(request: Request) -> tuple[str, str]:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     return scheme.lower(), given.strip()
-
-
-def credential_of(request: Request) -> Credential:
-    """Return what authorised a request, to check it again during a long response."""
-    scheme, given = _authorization(request)
-    if scheme:
-        return Credential("key", hash_of(given))
-    return Credential("session", hash_of(request.cookies.get(cookie_name(request), "")))
-
-
-def check_form(request: Request, session: Session, csrf: str) -> None:
-    """Refuse a form that comes from another site or from a reader."""
-    check_origin(request)
-    if not session.allows(csrf):
-        raise Problem("forbidden", "the form belongs to another session; reload the page")
-    if not session.principal.may_change:
-        raise Problem("forbidden", f"the key {session.principal.name!r} may only read")
-
-
-def check_origin(request: Request) -> None:
-    """Refuse a form from a page of another origin, as browsers declare it.
-
-    Our pages send no referrer, and browsers then send "null" as the origin of their forms;
-    Sec-Fetch-Site distinguishes these from forms of other sites.
-    """
-    origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    elsewhere = origin not in (None, "null") and origin.partition("://")[2] != host
-    elsewhere = elsewhere or (origin == "null" and "sec-fetch-site" not in request.headers)
-    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in (
-        "same-origin",
-        "none",
-    ):
-        raise Problem("forbidden", "the form was sent from another site")
 
 
 def on_loopback(request: Request) -> bool:
@@ -138,20 +104,3 @@ def on_loopback(request: Request) -> bool:
 def cookie_name(request: Request) -> str:
     """Return the cookie's name; except on loopback, one that browsers accept over TLS only."""
     return _COOKIE if on_loopback(request) else f"__Host-{_COOKIE}"
-
-
-def set_cookie(request: Request, response: Response, value: str) -> None:
-    """Set the session's cookie: not for scripts, same-site, and over TLS except on loopback."""
-    secure = not on_loopback(request)
-    name = cookie_name(request)
-    response.set_cookie(
-        name, value, SESSION_SECONDS, path="/", secure=secure, httponly=True, samesite="strict"
-    )
-
-
-def clear_cookie(request: Request, response: Response) -> None:
-    """Remove the session's cookie."""
-    secure = not on_loopback(request)
-    response.delete_cookie(
-        cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict"
-    )

@@ -21,15 +21,15 @@ from pydantic.dataclasses import dataclass
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from dither.collector.access import Access, Who, credential_of
+from dither.collector import limits
+from dither.collector.access import Access, Who
 from dither.collector.audit import MAX_ENTRIES, AuditEntry, acting
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.connections import TAKE_OVER, TALLY_BYTES, read_body
+from dither.collector.connections import TAKE_OVER, read_body
 from dither.collector.keys import KeyRecord
 from dither.collector.live import Progress, TakeOver
 from dither.collector.problems import DOCUMENTED, Problem
-from dither.collector.rounds import expected_reports, has_excess, reports_wanted
 from dither.collector.spec import STRICT, NewCampaign, PlainText, Whole, read
 from dither.collector.store import State, Store
 from dither.reports import Plan
@@ -38,7 +38,7 @@ from dither.types import JsonObject
 
 ZIP = "application/zip"
 PARQUET = "application/vnd.apache.parquet"
-_ARCHIVE = "application/octet-stream"
+BYTES = "application/octet-stream"
 _EVENTS = "text/event-stream"
 _MAX_PAGE = 1 << 18  # reports of one page
 _PIECE = 1 << 16  # bytes of a file sent at a time
@@ -178,7 +178,7 @@ async def _read_json(request: Request) -> dict[str, object]:
 
 
 async def _read_archive(request: Request) -> bytes:
-    return await read_body(request, TALLY_BYTES)
+    return await read_body(request, limits.TALLY_BYTES)
 
 
 _RoundNumber = Annotated[str, Path(pattern="^[0-9]{1,6}$")]  # int would accept many spellings
@@ -189,12 +189,12 @@ Counted = Annotated[bytes, Depends(_read_archive)]
 _EntryNumber = Annotated[int | None, Query(ge=1, lt=2**31)]
 CampaignId = Annotated[str | None, Query(pattern="^[0-9a-f]{2,64}$")]
 _EntryPageSize = Annotated[int, Query(ge=1, le=MAX_ENTRIES)]
-_TAKES_TALLY: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {_ARCHIVE: {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+
+
+def takes_bytes(media_type: str) -> JsonObject:
+    """Describe the body of an endpoint that is a file of this type."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 def _takes(kind: type) -> JsonObject:
@@ -211,14 +211,23 @@ def sends(media_type: str, description: str) -> dict[int | str, JsonObject]:
     return {200: {"description": description, "content": content}}
 
 
-def admin_routes(collector: Collector, access: Access) -> APIRouter:
+def operator_router(access: Access, prefix: str = "") -> APIRouter:
+    """Return an empty router whose routes need a key."""
+    needs_key = [Depends(access.authorise)]
+    return APIRouter(prefix=prefix, tags=["operator"], dependencies=needs_key, responses=DOCUMENTED)
+
+
+def operator_routes(collector: Collector, access: Access) -> APIRouter:
+    """Return the routes of operators: campaigns, keys, the audit log and progress."""
+    routes = APIRouter()
+    for part in (_campaign_routes, _key_routes, _progress_routes):
+        routes.include_router(part(collector, access))
+    return routes
+
+
+def _campaign_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to create, read, move and export campaigns."""
-    routes = APIRouter(
-        prefix="/v1/admin/campaigns",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/admin/campaigns")
     campaigns = collector.campaigns
 
     @routes.get("")
@@ -246,36 +255,7 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
             campaigns.delete(campaign)
         return Deleted(campaign)
 
-    @routes.post("/{campaign}/open")
-    def open_campaign(campaign: str, who: Who) -> Status:
-        """Open a draft, or revoke a closing that was interrupted."""
-        with acting(who.name, "open"):
-            return _status(collector, campaigns.open(campaign))
-
-    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
-    def close_round(campaign: str, body: _Body, who: Who) -> Status:
-        """Close a round, take its tally and open the next one. Safe to repeat."""
-        asked = read(RoundToClose, body)
-        with acting(who.name, "close-round"):
-            live = campaigns.close_round(campaign, asked.round, hold=asked.hold)
-            return _status(collector, live)
-
-    @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=_TAKES_TALLY)
-    def close_with(campaign: str, number: _RoundNumber, body: Counted, who: Who) -> Status:
-        """Close a round with a tally counted elsewhere, if it counts exactly the stored reports.
-
-        Safe to repeat.
-        """
-        counted = collector.questions.read_tally(body)
-        with acting(who.name, "close-round-with-tally"):
-            return _status(collector, campaigns.close_round(campaign, int(number), counted))
-
-    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
-    def finalise(campaign: str, body: _Body, who: Who) -> Status:
-        """Fit the model and make the release. Safe to repeat."""
-        asked = read(FinaliseRequest, body)
-        with acting(who.name, "finalise"):
-            return _status(collector, campaigns.finalise(campaign, asked.rows))
+    _add_steps(routes, collector)
 
     @routes.get(
         "/{campaign}/release", response_class=Response, responses=sends(ZIP, "The release's folder")
@@ -299,6 +279,42 @@ def admin_routes(collector: Collector, access: Access) -> APIRouter:
 
     _add_counting(routes, collector)
     return routes
+
+
+def _add_steps(routes: APIRouter, collector: Collector) -> None:
+    """Add the transitions of a campaign."""
+    campaigns = collector.campaigns
+
+    @routes.post("/{campaign}/open")
+    def open_campaign(campaign: str, who: Who) -> Status:
+        """Open a draft, or revoke a closing that was interrupted."""
+        with acting(who.name, "open"):
+            return _status(collector, campaigns.open(campaign))
+
+    @routes.post("/{campaign}/close-round", openapi_extra=_takes(RoundToClose))
+    def close_round(campaign: str, body: _Body, who: Who) -> Status:
+        """Close a round, take its tally and open the next one. Safe to repeat."""
+        asked = read(RoundToClose, body)
+        with acting(who.name, "close-round"):
+            live = campaigns.close_round(campaign, asked.round, hold=asked.hold)
+            return _status(collector, live)
+
+    @routes.post("/{campaign}/rounds/{number}/tally", openapi_extra=takes_bytes(BYTES))
+    def close_with(campaign: str, number: _RoundNumber, body: Counted, who: Who) -> Status:
+        """Close a round with a tally counted elsewhere, if it counts exactly the stored reports.
+
+        Safe to repeat.
+        """
+        counted = collector.questions.read_tally(body)
+        with acting(who.name, "close-round-with-tally"):
+            return _status(collector, campaigns.close_round(campaign, int(number), counted))
+
+    @routes.post("/{campaign}/finalise", openapi_extra=_takes(FinaliseRequest))
+    def finalise(campaign: str, body: _Body, who: Who) -> Status:
+        """Fit the model and make the release. Safe to repeat."""
+        asked = read(FinaliseRequest, body)
+        with acting(who.name, "finalise"):
+            return _status(collector, campaigns.finalise(campaign, asked.rows))
 
 
 def _add_counting(routes: APIRouter, collector: Collector) -> None:
@@ -335,14 +351,9 @@ def _add_counting(routes: APIRouter, collector: Collector) -> None:
         return FileAnswer(spooled, PARQUET)
 
 
-def progress_routes(collector: Collector, access: Access) -> APIRouter:
+def _progress_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes to watch a campaign: polling, and server-sent events."""
-    routes = APIRouter(
-        prefix="/v1/campaigns/{campaign}",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/campaigns/{campaign}")
 
     @routes.get("/progress")
     async def progress(campaign: str) -> Progress:
@@ -361,7 +372,7 @@ def progress_routes(collector: Collector, access: Access) -> APIRouter:
         """
         await collector.find(campaign)
         await collector.live.check_room(campaign)
-        credential = credential_of(request)
+        credential = access.credential(request)
         return _EventStream(
             lambda take_over: collector.live.follow(campaign, credential, take_over)
         )
@@ -369,11 +380,9 @@ def progress_routes(collector: Collector, access: Access) -> APIRouter:
     return routes
 
 
-def operator_routes(collector: Collector, access: Access) -> APIRouter:
+def _key_routes(collector: Collector, access: Access) -> APIRouter:
     """Return the routes for keys and the audit log."""
-    routes = APIRouter(
-        tags=["operator"], dependencies=[Depends(access.authorise)], responses=DOCUMENTED
-    )
+    routes = operator_router(access)
     keys = collector.keys
 
     @routes.get("/v1/admin/keys")
@@ -456,7 +465,7 @@ class _EventStream(Response):
         self._follow(scope["extensions"][TAKE_OVER])
 
 
-def export_reports(
+def _export_reports(
     store: Store,
     campaign: str,
     plan: Plan,
@@ -501,7 +510,7 @@ def _spool_reports(
     """Export to a temporary file without a name, which a crash cannot leave behind."""
     file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        export_reports(store, campaign, plan, file, after, most)
+        _export_reports(store, campaign, plan, file, after, most)
     except BaseException:
         file.close()
         raise
@@ -523,9 +532,9 @@ def _status(collector: Collector, live: Live) -> Status:
                 split=plan.split,
                 epsilon=plan.epsilon,
                 population=plan.population,
-                wanted=reports_wanted(live.spec, plan, round_.start),
-                expected=expected_reports(live.spec, plan),
-                excess=has_excess(live.spec, plan, reports),
+                wanted=live.spec.reports_wanted(plan, round_.start),
+                expected=live.spec.expected_reports(plan),
+                excess=live.spec.has_excess(plan, reports),
                 closes=round_.closes,
                 held=round_.held,
                 untidied=round_.number in untidied,

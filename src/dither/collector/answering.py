@@ -31,6 +31,7 @@ from pathlib import Path
 import narwhals as nw
 
 from dither.checks import check_choice
+from dither.collector import limits
 from dither.collector.campaigns import CountedElsewhere, read_counted
 from dither.collector.finished import zip_release
 from dither.errors import DitherError, ParameterError, ReportError, TableError
@@ -40,15 +41,11 @@ from dither.release.query import Answer, AnswerRow, AnswerTable
 from dither.release.query.numbers import bin_rows
 from dither.release.report import ReportBody
 from dither.release.table import TableContent
-from dither.reports import limits
+from dither.reports import limits as wire_limits
 from dither.schema import load_schema
 from dither.schema.files import read_noted
 from dither.schema.infer import draft_schema
 
-# Unpacked releases in memory.
-HELD_BYTES = 256 << 20
-# Memory limit of the process.
-MEMORY_BYTES = 4 << 30
 NICENESS = 10
 REPLICATES = 20
 NOT_MADE = "intervals are made when the release is published; until then there are none"
@@ -155,7 +152,7 @@ class Absent:
 class Releases:
     """Releases by digest, the least recently asked for forgotten first."""
 
-    def __init__(self, most: int = HELD_BYTES) -> None:
+    def __init__(self, most: int = limits.HELD_BYTES) -> None:
         self._most = most
         self._held: OrderedDict[str, tuple[_HeldRelease, int]] = OrderedDict()
 
@@ -198,7 +195,7 @@ def _read_archive(data: bytes) -> tuple[Release, int]:
         return load_release(Path(scratch)), size
 
 
-def do(
+def _do(
     job: ReleaseJob, held: _HeldRelease, data: bytes | None
 ) -> Answer | AnswerTable | ReportBody | bytes:
     """A job's result, detached from the release."""
@@ -310,7 +307,7 @@ def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
     path = Path(job.path)
     if isinstance(job, ReadTally):
         counted = read_counted(path.read_bytes())
-        if len(json.dumps(counted.tally.plan.to_json())) > limits.PLAN_BYTES:
+        if len(json.dumps(counted.tally.plan.to_json())) > wire_limits.PLAN_BYTES:
             raise ReportError("the plan of this tally is larger than any that devices read")
         return counted
     try:
@@ -319,16 +316,18 @@ def _read_file(job: FileJob) -> DraftedSchema | CountedElsewhere:
     except DitherError as error:
         raise TableError(str(error).replace(job.path, job.name), where=job.name) from None
     text = json.dumps(schema.to_json())
-    if len(text) > limits.BODY_BYTES:
+    if len(text) > wire_limits.BODY_BYTES:
         raise TableError(
-            f"the schema of {job.name} takes {len(text):,} bytes; at most {limits.BODY_BYTES:,} can "
+            f"the schema of {job.name} takes {len(text):,} bytes; at most {wire_limits.BODY_BYTES:,} can "
             "be sent to create a campaign: use fewer columns or fewer values",
             where=job.name,
         )
     return DraftedSchema(text, from_data)
 
 
-def _serve_jobs(pipe: Connection, memory: int = MEMORY_BYTES, held: int = HELD_BYTES) -> None:
+def _serve_jobs(
+    pipe: Connection, memory: int = limits.MEMORY_BYTES, held: int = limits.HELD_BYTES
+) -> None:
     """Do jobs from a pipe, one at a time, until its other end is closed."""
     # The collector ends this process explicitly, or by its own end.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -378,7 +377,7 @@ def _result(releases: Releases, digest: str, job: ReleaseJob, data: bytes | None
     except Exception as error:
         return RuntimeError(f"{type(error).__name__} while a release was read")
     try:
-        return do(job, held, data)
+        return _do(job, held, data)
     except DitherError as error:
         return ParameterError(str(error), where=str(error.where or ""))
     except MemoryError:

@@ -21,7 +21,7 @@ from starlette.routing import request_response
 
 import dither
 from dither.collector.access import Access
-from dither.collector.admin import admin_routes, operator_routes, progress_routes
+from dither.collector.admin import BYTES, operator_routes, takes_bytes
 from dither.collector.collector import Collector
 from dither.collector.connections import Edge, read_body
 from dither.collector.problems import (
@@ -33,12 +33,12 @@ from dither.collector.problems import (
     outcome_problem,
     problem,
 )
-from dither.collector.releases import publishing_routes, release_routes
+from dither.collector.releases import release_routes
 from dither.collector.rounds import PublicCampaign
 from dither.collector.store import Outcome
 from dither.errors import DitherError
 from dither.release.pages import render_page
-from dither.reports import limits
+from dither.reports import limits as wire_limits
 from dither.types import JsonObject
 
 log = logging.getLogger("dither.collector.app")
@@ -60,19 +60,6 @@ _REFUSALS = (
     "overloaded",
 )
 _STATUS_CAUSES = {404: "not-found", 405: "method-not-allowed"}
-_UPLOAD_DOCS: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {REPORTS_TYPE: {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
-
-_LOOKUP_DOCS: JsonObject = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
 
 
 @dataclass(frozen=True)
@@ -125,9 +112,8 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     # The most frequent requests match first.
     app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]
     app.include_router(_public_routes(collector))
-    app.include_router(admin_routes(collector, access))
-    for routes in (operator_routes, publishing_routes, release_routes, progress_routes):
-        app.include_router(routes(collector, access))
+    app.include_router(operator_routes(collector, access))
+    app.include_router(release_routes(collector, access))
     app.add_exception_handler(DitherError, _dither_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _no_such_address)
@@ -187,7 +173,7 @@ def _upload_route(collector: Collector) -> APIRoute:
         tags=["participants"],
         response_model=UploadResults,
         responses=DOCUMENTED | _REPEATED,
-        openapi_extra=_UPLOAD_DOCS,
+        openapi_extra=takes_bytes(REPORTS_TYPE),
     )
 
 
@@ -200,10 +186,11 @@ def _lookup_route(collector: Collector) -> APIRoute:
         never issued, not yet used, or belong to another campaign get the same answer. The id
         is sent in the body because proxies log addresses.
         """
-        report_id = await read_body(request, limits.REPORT_ID_BYTES)
-        if len(report_id) != limits.REPORT_ID_BYTES:
+        report_id = await read_body(request, wire_limits.REPORT_ID_BYTES)
+        if len(report_id) != wire_limits.REPORT_ID_BYTES:
             raise Problem(
-                "bad-request", f"the body must be a report's id, {limits.REPORT_ID_BYTES} bytes"
+                "bad-request",
+                f"the body must be a report's id, {wire_limits.REPORT_ID_BYTES} bytes",
             )
         return json_response({"stored": await collector.is_stored(campaign, report_id)}, 200)
 
@@ -214,7 +201,7 @@ def _lookup_route(collector: Collector) -> APIRoute:
         tags=["participants"],
         response_model=LookupResult,
         responses=DOCUMENTED,
-        openapi_extra=_LOOKUP_DOCS,
+        openapi_extra=takes_bytes(BYTES),
     )
 
 

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from dither.collector import limits
 from dither.collector.layout import Transaction, audit
-from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
 
 ITSELF = "(collector)"  # not a valid name of a key
 MAX_ENTRIES = 1_000  # of one page
@@ -82,7 +82,7 @@ class AuditLog:
 
     def add(self, what: str, campaign: str | None = None, detail: str = "") -> None:
         """Record an event in a separate transaction."""
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             note(connection, what, campaign, detail)
 
     def entries(
@@ -103,6 +103,6 @@ class AuditLog:
             query = query.where(c.campaign == campaign)
         if before is not None:
             query = query.where(c.number < before)
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             selected = connection.execute(query.limit(min(most, MAX_ENTRIES))).all()
         return [AuditEntry(*row) for row in selected]

@@ -14,6 +14,7 @@ what was asked.
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import threading
@@ -27,16 +28,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from dither.checks import check_whole
+from dither.client import read_announcement
+from dither.collector import limits
 from dither.collector.finished import make_release, zip_release
-from dither.collector.rounds import OpenRound, announcement, open_round, round_closes
-from dither.collector.spec import (
-    CampaignSpec,
-    NewCampaign,
-    begin,
-    check_announced,
-    check_plan,
-    read,
-)
+from dither.collector.rounds import OpenRound, announcement, open_round
+from dither.collector.spec import CampaignSpec, NewCampaign
 from dither.collector.store import (
     Move,
     State,
@@ -47,16 +43,16 @@ from dither.collector.store import (
     StoreUnavailable,
 )
 from dither.collector.tallies import rebuild
-from dither.errors import DitherError, ParameterError, StateError
+from dither.errors import DitherError, ParameterError, ReportError, StateError
 from dither.methods import MethodRun, restore
-from dither.reports import Plan, limits, plan_from_json
+from dither.reports import Plan, plan_from_json
+from dither.reports import limits as wire_limits
 from dither.reports.plan import closing_seconds, token_hash
 from dither.tally import RoundTally, check_tally, tally_from_bytes
 from dither.tally.archive import decoding, unpack
 
 log = logging.getLogger("dither.collector")
 _MAX_TOKENS = 1_000_000  # in one request
-TOKEN_BLOCK = 2_000  # in one transaction; uploads wait for at most one block
 
 
 class NoCampaign(DitherError):
@@ -200,8 +196,8 @@ class Campaigns:
             ParameterError: The description is not valid.
         """
         try:
-            asked = read(NewCampaign, description)
-            spec, machine, plan = begin(asked)
+            asked = NewCampaign.from_json(description)
+            spec, machine, plan = asked.begin()
         except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             # Numbers beyond a float, deep nesting and the like pass the checks of the schema.
             raise ParameterError(
@@ -213,14 +209,14 @@ class Campaigns:
                 where="closes",
                 value=spec.closes,
             )
-        campaign = secrets.token_bytes(limits.CAMPAIGN_BYTES).hex()
+        campaign = secrets.token_bytes(wire_limits.CAMPAIGN_BYTES).hex()
         state = State.DRAFT if asked.draft else State.OPEN
-        closes = None if asked.draft else round_closes(spec, plan, 0.0, self._clock())
+        closes = None if asked.draft else spec.round_closes(plan, 0.0, self._clock())
         first = StoredRound(campaign, 0, state.value, 0.0, plan.to_json(), closes=closes)
         stored = StoredCampaign(
             campaign, spec.to_json() | {"created": self._today()}, state, 0, machine.state()
         )
-        check_announced(announcement(stored, spec, open_round(stored, spec, first)), 0)
+        _check_announced(announcement(stored, spec, open_round(stored, spec, first)), 0)
         self._store.create_campaign(stored, first)
         return self.refresh(campaign)
 
@@ -398,11 +394,11 @@ class Campaigns:
         if self.current(campaign).spec.participation != "tokens":
             raise StateError(f"campaign {campaign} is open to everyone; it needs no tokens")
         check_whole("count", count, 1, _MAX_TOKENS)
-        tokens = [secrets.token_bytes(limits.TOKEN_BYTES) for _ in range(count)]
+        tokens = [secrets.token_bytes(wire_limits.TOKEN_BYTES) for _ in range(count)]
         # Sorted as a whole, so that no block shows which tokens were issued together.
         hashes = _in_order([token_hash(t) for t in tokens])
-        for start in range(0, count, TOKEN_BLOCK):
-            block = hashes[start : start + TOKEN_BLOCK]
+        for start in range(0, count, limits.TOKEN_BLOCK):
+            block = hashes[start : start + limits.TOKEN_BLOCK]
             self._in_turn(partial(self._store.add_tokens, campaign, block))
         # In the audit log before any token is shown.
         self._store.audit.add("issue-tokens", campaign, f"{count:,} tokens")
@@ -448,16 +444,16 @@ class Campaigns:
             return None
         stored, spec, number = live.stored, live.spec, live.stored.round
         start = live.rounds[number].start + live.plans[number].population
-        check_plan(plan, spec, number + 1, start)
-        closes = round_closes(spec, plan, start, self._clock())
+        spec.check_plan(plan, number + 1, start)
+        closes = spec.round_closes(plan, start, self._clock())
         opened = StoredRound(stored.id, number + 1, "open", start, plan.to_json(), closes=closes)
         announced = announcement(stored, spec, open_round(stored, spec, opened))
-        check_announced(announced, number + 1)
+        _check_announced(announced, number + 1)
         return opened
 
     def _open_draft(self, live: Live) -> None:
         stored, first = live.stored, live.rounds[0]
-        closes = round_closes(live.spec, live.plans[0], first.start, self._clock())
+        closes = live.spec.round_closes(live.plans[0], first.start, self._clock())
         self._move(replace(_step(stored, State.OPEN, "open"), closes=closes))
 
     def _reopen(self, stored: StoredCampaign) -> None:
@@ -481,7 +477,7 @@ class Campaigns:
 
     def _load(self, stored: StoredCampaign) -> Live:
         described = {key: value for key, value in stored.spec.items() if key != "created"}
-        spec = read(CampaignSpec, described)
+        spec = CampaignSpec.from_json(described)
         rounds = tuple(self._store.rounds(stored.id))
         current = None
         if stored.state is State.OPEN:
@@ -505,3 +501,26 @@ def _in_order(hashes: list[bytes]) -> list[bytes]:
     for each in hashes:
         by_first[each[0]].append(each)
     return [each for group in by_first for each in sorted(group)]
+
+
+def _check_announced(announcement: bytes, number: int) -> None:
+    """Refuse an announcement that devices would refuse, by the check that they use."""
+    if len(announcement) > wire_limits.PLAN_BYTES:
+        parts = json.loads(announcement)
+        schema, plan = (
+            len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan")
+        )
+        raise ParameterError(
+            f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the "
+            f"schema, {plan:,} of a plan of {len(parts['plan']['questions']):,} questions. Devices "
+            f"read at most {wire_limits.PLAN_BYTES:,}; use shorter names and values, fewer attributes "
+            "or another method",
+            where="schema" if schema > plan else "questions",
+            value=len(announcement),
+        )
+    try:
+        read_announcement(announcement)
+    except ReportError as error:
+        raise ParameterError(
+            f"no device would answer round {number}: {error}", where=error.where
+        ) from None

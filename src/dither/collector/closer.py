@@ -20,13 +20,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from dither.collector import limits
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.rounds import OpenRound
 from dither.collector.store import Batch, Outcome, State, Store
 from dither.errors import DitherError, TooFewAnswers
 
 log = logging.getLogger("dither.collector")
-RETRY_SECONDS = 30.0  # after a closing that failed
 _COUNT_SECONDS = 1.0  # between two counts of a round that other collectors fill too
 # A count that took t seconds is repeated after this many times t at the earliest, so that
 # counting takes at most 5 % of the database.
@@ -207,12 +207,14 @@ class Closer:
             self._campaigns.close_round(*key, scheduled=True)
         except Exception as error:
             refused_before = key in self._refusals
-            self._refusals[key] = _Refusal(0, self._clock() + RETRY_SECONDS)
+            self._refusals[key] = _Refusal(0, self._clock() + limits.CLOSING_RETRY_SECONDS)
             if not isinstance(error, DitherError):
                 raise
             if isinstance(error, TooFewAnswers):
                 reports = self._store.count(*key)
-                self._refusals[key] = _Refusal(reports, self._clock() + RETRY_SECONDS)
+                self._refusals[key] = _Refusal(
+                    reports, self._clock() + limits.CLOSING_RETRY_SECONDS
+                )
             if not refused_before:
                 log.warning(
                     "round %d of campaign %s is due and cannot be closed yet: %s",

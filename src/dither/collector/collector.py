@@ -8,11 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from dither.collector import limits
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys, Sessions
@@ -21,74 +21,21 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
-from dither.collector.rounds import OpenRound
-from dither.collector.store import Batch, Outcome, Row, State, Store, StoreUnavailable
+from dither.collector.store import Batch, Outcome, State, Store, StoreUnavailable
 from dither.collector.writer import QueueFull, Writer, WriteResult
-from dither.errors import DitherError, ReportError
-from dither.reports import Envelope, Plan, decode
-from dither.reports.plan import check_payload, is_asked, pick, report_id, token_hash
+from dither.errors import DitherError
+from dither.reports import Plan, decode
 from dither.tally import RoundTally
 
 T = TypeVar("T")
 _Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
-UPLOAD_SECONDS = 10.0  # how long an upload waits for its commit
-READY_SECONDS = 5.0  # how long a health check or a refresh waits for the store
 _CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
 # Between two refreshes from a shared store, in case a notification is lost.
 _WATCH_SECONDS = 0.5
 _COUNTERS_SECONDS = 0.5  # between two exports of this worker's metrics to the other workers
-MAX_LOOKUPS = 1_000  # devices that may wait to learn whether a report is stored
 _LOOKUP_GROUP = 500  # of them that share one query
-STOP_SECONDS = 2.0  # how long a shutdown waits for queued reports to be written
 _CLOSE_SECONDS = 0.5  # and then for the store to close
-
-
-@dataclass(frozen=True)
-class _Judgement:
-    """The valid reports, their places in the request, and the outcomes of the others."""
-
-    batch: Batch
-    positions: list[int]
-    refused: dict[int, Outcome]
-
-    def outcomes(self, stored: list[Outcome]) -> list[Outcome]:
-        """Return one outcome per report, in the order of the request."""
-        by_position = {**self.refused, **dict(zip(self.positions, stored, strict=True))}
-        return [by_position[i] for i in range(len(by_position))]
-
-
-def judge(envelope: Envelope, current: OpenRound) -> _Judgement:
-    """Check every report against the round: the participant, the question and the payload."""
-    campaign, plan, start = current.campaign_bytes, current.plan, current.start
-    issued = current.participation == "tokens"
-    arrival = current.assignment == "arrival"
-    all_asked = arrival or (start == 0.0 and plan.population == 1.0)
-    rows: list[Row] = []
-    hashes: list[bytes] = []
-    positions: list[int] = []
-    refused: dict[int, Outcome] = {}
-    for i, report in enumerate(envelope.reports):
-        token = report.token
-        if not all_asked and not is_asked(token, campaign, start, plan.population):
-            refused[i] = Outcome.NOT_THIS_ROUND
-            continue
-        if report.question != pick(token, campaign, plan):
-            refused[i] = Outcome.WRONG_QUESTION
-            continue
-        try:
-            check_payload(plan, report.question, report.payload)
-        except ReportError:
-            refused[i] = Outcome.MALFORMED
-            continue
-        row_id = report_id(token, campaign, None if arrival else plan.round)
-        rows.append(Row(row_id, report.question, report.payload))
-        positions.append(i)
-        if issued:
-            hashes.append(token_hash(token))
-    once = arrival and plan.round > 0
-    batch = Batch(current.campaign, plan.round, rows, hashes if issued else None, once)
-    return _Judgement(batch, positions, refused)
 
 
 class _Lookups:
@@ -111,14 +58,16 @@ class _Lookups:
             QueueFull: Too many devices ask at once.
             StoreUnavailable: The store does not answer in time.
         """
-        if len(self._waiting) >= MAX_LOOKUPS:
-            raise QueueFull(f"{MAX_LOOKUPS:,} devices already wait for such an answer; ask again")
+        if len(self._waiting) >= limits.MAX_LOOKUPS:
+            raise QueueFull(
+                f"{limits.MAX_LOOKUPS:,} devices already wait for such an answer; ask again"
+            )
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((campaign, report_id, answer))
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(self._ask())
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 return await answer
         except TimeoutError:
             raise _no_answer() from None
@@ -228,7 +177,7 @@ class Collector:
                 raise _not_open(live, envelope.round)
             # The store decides whether these bytes were stored before the round closed.
             current = live.round(envelope.round)
-        judged = judge(envelope, current)
+        judged = current.judge(envelope)
         stored = await self._commit(judged.batch) if judged.batch.rows else []
         outcomes = judged.outcomes(stored)
         self.metrics.upload(time.perf_counter() - begun, outcomes)
@@ -255,11 +204,11 @@ class Collector:
         One refresh runs at a time, regardless of the number of requests for absent campaigns.
         """
         if self._refresh is not None and not self._refresh.done():
-            await asyncio.wait([asyncio.wrap_future(self._refresh)], timeout=READY_SECONDS)
+            await asyncio.wait([asyncio.wrap_future(self._refresh)], timeout=limits.READY_SECONDS)
         if self._refresh is None or self._refresh.done():
             self._refresh = _in_background(self.campaigns.refresh_all, "dither-refresh")
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._refresh)
         except TimeoutError:
             raise _no_answer() from None
@@ -315,11 +264,11 @@ class Collector:
         self.writer.submit(batch, waiter)
         self._waiters.add(waiter)
         try:
-            async with asyncio.timeout(UPLOAD_SECONDS):
+            async with asyncio.timeout(limits.UPLOAD_SECONDS):
                 return await waiter
         except TimeoutError:
             raise StoreUnavailable(
-                f"the store did not commit within {UPLOAD_SECONDS:g} s"
+                f"the store did not commit within {limits.UPLOAD_SECONDS:g} s"
             ) from None
         finally:
             self._waiters.discard(waiter)
@@ -340,7 +289,7 @@ class Collector:
         if self._check is None or self._check.done():
             self._check = _in_background(self.store.check, "dither-check")
         try:
-            async with asyncio.timeout(READY_SECONDS):
+            async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._check)
         except TimeoutError:
             raise _no_answer() from None
@@ -352,7 +301,7 @@ class Collector:
             raise Problem("wrong-state", f"campaign {campaign} has no open round")
         return self.tallies.read(campaign, live.open_round.plan)
 
-    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+    def stop(self, seconds: float = limits.STOP_SECONDS) -> bool:
         """Write the queued reports and close the store.
 
         Returns:
@@ -411,7 +360,7 @@ def _in_background(function: Callable[[], T], name: str) -> Future[T]:
 
 
 def _no_answer() -> StoreUnavailable:
-    return StoreUnavailable(f"the store did not answer within {READY_SECONDS:g} s")
+    return StoreUnavailable(f"the store did not answer within {limits.READY_SECONDS:g} s")
 
 
 def _deliver(results: list[WriteResult[_Waiter]]) -> None:

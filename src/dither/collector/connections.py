@@ -33,7 +33,6 @@ import contextlib
 import resource
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -43,18 +42,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from dither.collector import limits
 from dither.collector.metrics import Metrics
 from dither.collector.problems import EVERYWHERE, Problem, problem, rate_limited
 from dither.errors import InputError
-from dither.reports import limits
+from dither.reports import limits as wire_limits
 
 _PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
 _UPLOAD = "/console/new/file"  # a curator's schema or table, read after the session is checked
-BODIES_BYTES = 256 << 20  # of all bodies in memory together
-UPLOAD_BYTES = 64 << 20
-TALLY_BYTES = 128 << 20  # of a tally counted elsewhere, read after the key is checked
-BODY_SECONDS = 30.0  # for a whole body
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST"),
@@ -63,7 +59,7 @@ _PREFLIGHT = [
 ]
 
 
-async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
+async def read_body(request: Request, most: int = wire_limits.BODY_BYTES) -> bytes:
     """Read a body within the limits of size and time.
 
     Raises:
@@ -72,14 +68,14 @@ async def read_body(request: Request, most: int = limits.BODY_BYTES) -> bytes:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(limits.BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
                 if size > most:
                     raise Problem("too-large", f"at most {most:,} bytes are read")
                 parts.append(part)
     except TimeoutError:
-        raise Problem("timeout", f"the body took longer than {BODY_SECONDS:g} s") from None
+        raise Problem("timeout", f"the body took longer than {limits.BODY_SECONDS:g} s") from None
     except ClientDisconnect:  # not a defect, so the log must not show it as one
         raise Problem(
             "bad-request", "the client disconnected before its body was complete"
@@ -123,7 +119,7 @@ class Edge:
             size = len(message.get("body", b""))
             received += size
             self._held += size
-            if size and self._held > BODIES_BYTES:
+            if size and self._held > limits.BODIES_BYTES:
                 raise Problem("overloaded", "too many bodies are being read at once")
             return message
 
@@ -167,45 +163,15 @@ def _refuse(scope: Scope) -> tuple[str, str] | None:
 
 def _most_bytes(path: str) -> int:
     if path == _UPLOAD:
-        return UPLOAD_BYTES
+        return limits.UPLOAD_BYTES
     is_tally = path.startswith(OPERATOR) and path.endswith("/tally")
-    return TALLY_BYTES if is_tally else limits.BODY_BYTES
+    return limits.TALLY_BYTES if is_tally else wire_limits.BODY_BYTES
 
 
-MAX_CONNECTIONS = 4_000
 _MIN_CONNECTIONS = 16
-BACKLOG = 256  # asyncio may accept this many before it reports the first
-RESERVE = 128  # file descriptors for the database, exports and others
 _SLICE = 4096  # bytes parsed between two checks of the limits
 _BODILESS = (b"GET", b"HEAD", b"OPTIONS")
 TAKE_OVER = "dither.take_over"  # extension of a request's scope
-WRITE_LEAST = 32 << 10  # bytes that a client must read in `write_seconds`
-
-
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """The limits of connections. The defaults are documented; tests use smaller ones.
-
-    Attributes:
-        most: Open connections.
-        header_bytes: Request line and headers together.
-        header_lines: Headers.
-        pipelined: Requests that may wait behind the current one.
-        head_seconds: From the first byte of a request, or the connection, to the end of its
-            headers.
-        idle_seconds: Between requests.
-        drain_seconds: To send the rest of an answered request, or to read a refusal.
-        write_seconds: To read `WRITE_LEAST` bytes of a response, or all of it.
-    """
-
-    most: int = MAX_CONNECTIONS
-    header_bytes: int = 16 << 10
-    header_lines: int = 100
-    pipelined: int = 8
-    head_seconds: float = 10.0
-    idle_seconds: float = 30.0
-    drain_seconds: float = 2.0
-    write_seconds: float = 30.0
 
 
 def room_for_connections(asked: int | None = None) -> int:
@@ -216,7 +182,7 @@ def room_for_connections(asked: int | None = None) -> int:
     Raises:
         InputError: The limit is too low for `asked`, or for `_MIN_CONNECTIONS`.
     """
-    wanted = (MAX_CONNECTIONS if asked is None else asked) + RESERVE + BACKLOG
+    wanted = (limits.MAX_CONNECTIONS if asked is None else asked) + limits.RESERVE + limits.BACKLOG
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         raised = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -224,7 +190,7 @@ def room_for_connections(asked: int | None = None) -> int:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    room = wanted if soft == resource.RLIM_INFINITY else soft - RESERVE - BACKLOG
+    room = wanted if soft == resource.RLIM_INFINITY else soft - limits.RESERVE - limits.BACKLOG
     if room < _MIN_CONNECTIONS or (asked is not None and asked > room):
         raise InputError(
             f"the system allows this process {soft:,} open files, room for {max(room, 0):,} "
@@ -232,7 +198,7 @@ def room_for_connections(asked: int | None = None) -> int:
             where="connections",
             value=asked,
         )
-    return min(room, MAX_CONNECTIONS if asked is None else asked)
+    return min(room, limits.MAX_CONNECTIONS if asked is None else asked)
 
 
 class _Phase(Enum):
@@ -254,19 +220,19 @@ _NO_REQUEST = (_Phase.HEAD, _Phase.BODY, _Phase.IDLE, _Phase.DRAIN, _Phase.REFUS
 class Connections:
     """The connections of a server: admits, expires and evicts them. Event loop only."""
 
-    def __init__(self, limits: ConnectionLimits, metrics: Metrics) -> None:
-        self.limits = limits
+    def __init__(self, bounds: limits.ConnectionLimits, metrics: Metrics) -> None:
+        self.limits = bounds
         self.metrics = metrics
         self.stopping = False  # connections without a complete request are then closed
         self._open: set[GuardedProtocol] = set()
         self._waiting: dict[GuardedProtocol, None] = {}  # oldest first
         self._seconds = {
-            _Phase.HEAD: limits.head_seconds,
-            _Phase.IDLE: limits.idle_seconds,
-            _Phase.DRAIN: limits.drain_seconds,
-            _Phase.REFUSED: limits.drain_seconds,
+            _Phase.HEAD: bounds.head_seconds,
+            _Phase.IDLE: bounds.idle_seconds,
+            _Phase.DRAIN: bounds.drain_seconds,
+            _Phase.REFUSED: bounds.drain_seconds,
         }
-        self._every = min(1.0, min(*self._seconds.values(), limits.write_seconds) / 4)
+        self._every = min(1.0, min(*self._seconds.values(), bounds.write_seconds) / 4)
         self._sweeping: asyncio.TimerHandle | None = None
         metrics.connections.set_function(lambda: len(self._open))
 
@@ -405,7 +371,7 @@ class GuardedProtocol(HttpToolsProtocol):
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
             self._unread = None
-        elif self._unread is None or self._unread[1] - waiting >= WRITE_LEAST:
+        elif self._unread is None or self._unread[1] - waiting >= limits.MIN_WRITE_BYTES:
             self._unread = (now, waiting)
         return self._unread is not None and now - self._unread[0] > seconds
 
@@ -510,13 +476,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self._check_head(0)
 
     def _check_head(self, pending: int) -> None:
-        limits = self._limits
-        if self._head_bytes + pending > limits.header_bytes:
+        bounds = self._limits
+        if self._head_bytes + pending > bounds.header_bytes:
             self._raise(
-                "headers-too-large", f"at most {limits.header_bytes:,} bytes of headers are read"
+                "headers-too-large", f"at most {bounds.header_bytes:,} bytes of headers are read"
             )
-        if self._head_lines > limits.header_lines:
-            self._raise("headers-too-large", f"at most {limits.header_lines} headers are read")
+        if self._head_lines > bounds.header_lines:
+            self._raise("headers-too-large", f"at most {bounds.header_lines} headers are read")
 
     # --- refusals -------------------------------------------------------------------------------------------------
 

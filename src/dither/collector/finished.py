@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dither.checks import check_whole
-from dither.collector.rounds import crowded_questions, expected_reports, has_excess
 from dither.collector.spec import CampaignSpec
 from dither.methods import MethodRun
 from dither.methods.histogram.consumer import Consumer, union
@@ -26,7 +25,7 @@ from dither.tally import CountTally, RoundTally
 MAX_ROWS = 10_000_000
 DEFAULT_ROWS = 100_000
 # Questions named in the warning.
-MAX_CROWDED_SHOWN = 3
+_MAX_CROWDED_SHOWN = 3
 
 
 def make_release(
@@ -59,17 +58,17 @@ def make_release(
     )
     call = spec.call(size, campaign, *days)
     return Release.from_machine(
-        run, call, participants, draw, warnings=excess_notices(run.tallies, spec)
+        run, call, participants, draw, warnings=_excess_notices(run.tallies, spec)
     )
 
 
-def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
+def _excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[Notice, ...]:
     """Warn if rounds or questions of an open campaign took more reports than expected."""
     found = [
         f"round {tally.plan.round + 1} took {tally.participants:,} reports, "
-        f"{expected_reports(spec, tally.plan):,} were expected"
+        f"{spec.expected_reports(tally.plan):,} were expected"
         for tally in tallies
-        if has_excess(spec, tally.plan, tally.participants)
+        if spec.has_excess(tally.plan, tally.participants)
     ]
     crowded = [
         words
@@ -77,10 +76,10 @@ def excess_notices(tallies: Sequence[RoundTally], spec: CampaignSpec) -> tuple[N
         if isinstance(tally, CountTally)
         for words in _crowded(tally, spec)
     ]
-    if len(crowded) > MAX_CROWDED_SHOWN:
+    if len(crowded) > _MAX_CROWDED_SHOWN:
         crowded = [
-            *crowded[:MAX_CROWDED_SHOWN],
-            f"and {len(crowded) - MAX_CROWDED_SHOWN:,} more questions",
+            *crowded[:_MAX_CROWDED_SHOWN],
+            f"and {len(crowded) - _MAX_CROWDED_SHOWN:,} more questions",
         ]
     if not found and not crowded:
         return ()
@@ -101,7 +100,7 @@ def _crowded(tally: CountTally, spec: CampaignSpec) -> list[str]:
     return [
         f"the question about {' and '.join(tally.plan.questions[i].attributes)} in round {tally.plan.round + 1} took "
         f"{answers[i]:,} reports, its share is {tally.plan.shares[i] * sum(answers):,.0f}"
-        for i in crowded_questions(spec, tally.plan, answers)
+        for i in spec.crowded_questions(tally.plan, answers)
     ]
 
 
@@ -126,7 +125,7 @@ def _number_release(
         schema.attributes[0].name,
         partition,
         schema=schema,
-        warnings=excess_notices(machine.closed, spec),
+        warnings=_excess_notices(machine.closed, spec),
     )
 
 

@@ -16,7 +16,7 @@ value is 256 random bits. The token against forged requests in every form is an 
 so that nothing more is stored (OWASP, "Cross-Site Request Forgery Prevention").
 
 Failed sign-ins of all users are counted in one number in the store: `MAX_FAILURES` in
-`SPAN_SECONDS` for all collectors together. A sign-in asks only for a key, so no answer can
+`FAILURES_SECONDS` for all collectors together. A sign-in asks only for a key, so no answer can
 reveal whether a user exists.
 """
 
@@ -38,17 +38,16 @@ from typing import Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from dither.collector import limits
 from dither.collector.audit import acting, note
 from dither.collector.layout import Transaction, keys, sessions, sign_ins
-from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
-from dither.errors import DitherError, ParameterError, StateError
+from dither.collector.problems import Problem
+from dither.errors import ParameterError, StateError
 
 Role = Literal["curator", "reader"]
 _ROLES: dict[str, Role] = {"curator": "curator", "reader": "reader"}
 OPERATOR = "operator"  # the name of the key in the file of `dither serve`
 _MAX_KEYS = 1_000  # each request is compared with all that are not revoked
-KNOWN_SECONDS = 1.0  # after which keys are read again from a shared store, for revocations
-UNKNOWN_SECONDS = 0.1  # between two reads of a shared store for unknown keys
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")
 _ADD = (
     "INSERT INTO keys (name, role, hash, created) VALUES (:name, :role, :hash, :created) "
@@ -104,7 +103,7 @@ class KeyTable:
 
     def add(self, name: str, role: Role, digest: bytes) -> None:
         """Add a key; a name is never reused, so that it is unique in the audit log."""
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             if (connection.scalar(sa.select(sa.func.count()).select_from(keys)) or 0) >= _MAX_KEYS:
                 raise StateError(f"the store has {_MAX_KEYS:,} keys, the maximum")
             values = {"name": name, "role": role, "hash": digest, "created": _today()}
@@ -115,7 +114,7 @@ class KeyTable:
     def revoke(self, name: str) -> None:
         """Revoke a key and end its sessions; the last curator's key is refused."""
         c = keys.c
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             active = connection.execute(
                 sa.select(c.name, c.role, c.hash).where(c.revoked.is_(None)).with_for_update()
             )
@@ -134,7 +133,7 @@ class KeyTable:
     def adopt(self, digest: bytes) -> str | None:
         """Make this the key `operator`; return its name, or None if it was revoked."""
         c = keys.c
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             known = connection.execute(
                 sa.select(c.name, c.revoked).where(c.hash == digest)
             ).one_or_none()
@@ -166,7 +165,7 @@ class KeyTable:
         """Return hash and holder of every key that is not revoked."""
         c = keys.c
         query = sa.select(c.hash, c.name, c.role).where(c.revoked.is_(None))
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             selected = connection.execute(query).all()
         return [(bytes(row.hash), Principal(row.name, row.role)) for row in selected]
 
@@ -174,7 +173,7 @@ class KeyTable:
         """Return all keys, including revoked ones, by name."""
         c = keys.c
         query = sa.select(c.name, c.role, c.created, c.revoked).order_by(c.name)
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             return [KeyRecord(*row) for row in connection.execute(query)]
 
 
@@ -193,7 +192,7 @@ class Keys:
         self._guard = threading.Lock()
         self._refreshing: asyncio.Task[None] | None = None
         self._active: list[tuple[bytes, Principal]] = []
-        self._read_at = -KNOWN_SECONDS
+        self._read_at = -limits.KNOWN_SECONDS
         self.refresh()
 
     def refresh(self) -> None:
@@ -261,13 +260,13 @@ class Keys:
 
     def digests(self) -> set[bytes]:
         """Return the hashes of all keys that are not revoked; may wait for the store."""
-        if self._shared and self._clock() - self._read_at >= KNOWN_SECONDS:
+        if self._shared and self._clock() - self._read_at >= limits.KNOWN_SECONDS:
             self.refresh()
         return {digest for digest, _ in self._active}
 
     def _outdated(self, holder: Principal | None, asked: float) -> bool:
         """Return whether others may have created or revoked the key since the last read."""
-        since = asked if holder is None else self._clock() - KNOWN_SECONDS
+        since = asked if holder is None else self._clock() - limits.KNOWN_SECONDS
         return self._shared and self._read_at < since
 
     def identify(self, key: str) -> Principal | None:
@@ -291,7 +290,7 @@ class Keys:
         while self._outdated(holder, asked):
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(
-                    self._refresh_later(0.0 if holder else UNKNOWN_SECONDS)
+                    self._refresh_later(0.0 if holder else limits.UNKNOWN_SECONDS)
                 )
             await asyncio.shield(self._refreshing)
             holder = self.match(key)
@@ -304,31 +303,10 @@ class Keys:
         await asyncio.to_thread(self.refresh)
 
 
-SESSION_SECONDS = 8 * 3600
-MAX_SESSIONS = 50  # of one key; one more sign-in ends the session that expires first
-MAX_FAILURES = 20  # in one span, of all users
-SPAN_SECONDS = 60
 _ATTEMPT = (
     "INSERT INTO sign_ins (span, failures) VALUES (:span, 1) "
     "ON CONFLICT (span) DO UPDATE SET failures = sign_ins.failures + 1 RETURNING failures"
 )
-
-
-class SignInRefused(DitherError):
-    """The key is not valid; the message gives no details."""
-
-    def __init__(self) -> None:
-        super().__init__("this is not a key of this collector")
-
-
-class TooManySignIns(DitherError):
-    """Too many sign-ins failed recently; a valid key has to wait, too."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"too many sign-ins failed; try again in {SPAN_SECONDS} seconds, "
-            "or use the command line"
-        )
 
 
 class Credential(NamedTuple):
@@ -358,24 +336,24 @@ class SessionTable:
 
     def attempt(self, span: int) -> int:
         """Count an attempt, as failed until it succeeds; return the number on all collectors."""
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             connection.execute(sa.delete(sign_ins).where(sign_ins.c.span < span))
             return int(connection.execute(sa.text(_ATTEMPT), {"span": span}).scalar_one())
 
     def add(self, digest: bytes, key_hash: bytes, span: int, now: int) -> None:
         """Add a session of a key; its attempt no longer counts as failed."""
         c = sessions.c
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             connection.execute(sa.delete(sessions).where(c.expires <= now))
             of_key = (
                 sa.select(c.hash)
                 .where(c.key_hash == key_hash)
                 .order_by(c.expires.desc())
-                .offset(MAX_SESSIONS - 1)
+                .offset(limits.MAX_SESSIONS - 1)
             )
             older = connection.scalars(of_key.limit(1000)).all()
             connection.execute(sa.delete(sessions).where(c.hash.in_(older)))
-            values = {"hash": digest, "key_hash": key_hash, "expires": now + SESSION_SECONDS}
+            values = {"hash": digest, "key_hash": key_hash, "expires": now + limits.SESSION_SECONDS}
             connection.execute(sa.insert(sessions).values(values))
             fewer = (
                 sa.update(sign_ins)
@@ -392,7 +370,7 @@ class SessionTable:
             .join(sessions, sessions.c.key_hash == keys.c.hash)
             .where(sessions.c.hash == digest, sessions.c.expires > now, keys.c.revoked.is_(None))
         )
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else Principal(row.name, row.role)
 
@@ -403,12 +381,12 @@ class SessionTable:
             .join(keys, sessions.c.key_hash == keys.c.hash)
             .where(sessions.c.hash.in_(digests), sessions.c.expires > now, keys.c.revoked.is_(None))
         )
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             return {bytes(digest) for digest in connection.scalars(query)}
 
     def end(self, digest: bytes) -> None:
         """Sign out; does nothing if the session does not exist."""
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             if connection.execute(sa.delete(sessions).where(sessions.c.hash == digest)).rowcount:
                 note(connection, "sign-out")
 
@@ -426,19 +404,19 @@ class Sessions:
         """Open a session; return the cookie's value and the session.
 
         Raises:
-            SignInRefused: The key is not valid.
-            TooManySignIns: Too many attempts failed in this span.
+            Problem: The key is not valid ("unauthorised", without details), or too many
+                attempts failed in this span ("too-many-sign-ins"); a valid key waits, too.
         """
         now = int(self._now())
-        span = now // SPAN_SECONDS
+        span = now // limits.FAILURES_SECONDS
         if self._refused_span == span:  # without a write to the store for every attempt
-            raise TooManySignIns
-        if self._table.attempt(span) > MAX_FAILURES:
+            raise _too_many_sign_ins()
+        if self._table.attempt(span) > limits.MAX_FAILURES:
             self._refused_span = span
-            raise TooManySignIns
+            raise _too_many_sign_ins()
         principal = self._keys.identify(key.strip())
         if principal is None:
-            raise SignInRefused
+            raise Problem("unauthorised", "this is not a key of this collector")
         value = secrets.token_urlsafe(32)
         with acting(principal.name, "sign-in"):
             self._table.add(hash_of(value), hash_of(key.strip()), span, now)
@@ -468,3 +446,11 @@ class Sessions:
 
 def _csrf(value: str) -> str:
     return hmac.digest(value.encode(), b"dither form", "sha256").hex()
+
+
+def _too_many_sign_ins() -> Problem:
+    return Problem(
+        "too-many-sign-ins",
+        f"too many sign-ins failed; try again in {limits.FAILURES_SECONDS} seconds, "
+        "or use the command line",
+    )

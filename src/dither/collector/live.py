@@ -1,12 +1,12 @@
 """Progress of campaigns for operators: one computation and one set of bytes for all watchers.
 
-A watched campaign is counted every `EVERY_SECONDS`; less often if there are many watchers or
+A watched campaign is counted every `PROGRESS_SECONDS`; less often if there are many watchers or
 counting is slow, so that all streams together carry `EVENTS_PER_SECOND`: uploads have
 priority. A change of state or round is sent at once. An event is encoded once and written to
 every connection directly. Events carry counts and states, no report and no time. Refused
 reports are counted in memory since the start of this process; they are never stored.
 
-Guarantee: a stream ends within `CHECK_SECONDS` (and the time of a database query) after its
+Guarantee: a stream ends within `KEY_CHECK_SECONDS` (and the time of a database query) after its
 key was revoked or its session ended.
 
 sse-starlette cannot replace this module: its response is an ASGI task for each stream.
@@ -25,16 +25,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+from dither.collector import limits
 from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.keys import Credential
+from dither.collector.problems import Problem
 from dither.collector.store import Store, StoreFailure
 from dither.errors import DitherError
 
-EVERY_SECONDS = 1.0
-EVENTS_PER_SECOND = 100  # of all streams of this process together
-COUNT_SHARE = 0.005  # of the database's time, for counting one campaign
-KEEPALIVE_SECONDS = 20.0  # without an event, after which a comment line tests the connection
-CHECK_SECONDS = 2.0  # between two checks of keys and sessions, one query for all streams
 _STREAM_SECONDS = 1800.0  # after which a watcher must ask again
 _MAX_WATCHERS = 2_000
 _CONCURRENT_COUNTS = 2
@@ -44,10 +41,6 @@ _NEVER = -1e9  # a time on the monotonic clock before any other
 
 TakeOver = Callable[[Callable[[], None]], asyncio.Transport | None]
 ValidCredentials = Callable[[set[Credential]], set[Credential]]
-
-
-class TooManyWatchers(DitherError):
-    """The limit of event streams is reached; poll the progress instead."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,9 @@ class LiveProgress:
     async def check_room(self, campaign: str) -> None:
         """Raise if the campaign does not exist or the limit of streams is reached."""
         if self.watchers >= _MAX_WATCHERS:
-            raise TooManyWatchers("the limit of event streams is reached; poll the progress")
+            raise Problem(
+                "too-many-watchers", "the limit of event streams is reached; poll the progress"
+            )
         await self.now(campaign)
 
     def follow(self, campaign: str, credential: Credential, take_over: TakeOver) -> None:
@@ -203,9 +198,9 @@ class LiveProgress:
     def _pause(self, watched: _Watched) -> float:
         """Return the seconds until the next count, within the shares of events and counting."""
         return max(
-            EVERY_SECONDS,
-            self.watchers / EVENTS_PER_SECOND,
-            watched.count_seconds / COUNT_SHARE,
+            limits.PROGRESS_SECONDS,
+            self.watchers / limits.EVENTS_PER_SECOND,
+            watched.count_seconds / limits.COUNT_SHARE,
         )
 
     def _moved(self, campaign: str, watched: _Watched) -> bool:
@@ -222,11 +217,11 @@ class LiveProgress:
                 with suppress(DitherError, StoreFailure):
                     await self.now(campaign)
                 until = self._clock() + self._pause(watched)
-                await asyncio.sleep(EVERY_SECONDS)
+                await asyncio.sleep(limits.PROGRESS_SECONDS)
                 while self._clock() < until and not self._moved(campaign, watched):
-                    if self._clock() - watched.sent_at >= KEEPALIVE_SECONDS:
+                    if self._clock() - watched.sent_at >= limits.KEEPALIVE_SECONDS:
                         self._send(watched, keepalive=True)
-                    await asyncio.sleep(EVERY_SECONDS)
+                    await asyncio.sleep(limits.PROGRESS_SECONDS)
                 self._send_state(campaign, watched)
         except NoCampaign:  # deleted
             self._end_all(watched)
@@ -234,7 +229,7 @@ class LiveProgress:
     async def _check_credentials(self) -> None:
         """End the streams of invalid keys and sessions, and streams that reached their limit."""
         while self.watchers:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(limits.KEY_CHECK_SECONDS)
             watching = [
                 watcher for watched in self._watched.values() for watcher in watched.watchers
             ]

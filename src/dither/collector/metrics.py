@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dither.collector.store import Outcome
 
-LIVE, ENDED = ".live", ".ended"  # suffixes of the files of running and ended workers
+_LIVE, _ENDED = ".live", ".ended"  # suffixes of the files of running and ended workers
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 # A counter's creation time would reveal when the first report of its outcome came.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -91,7 +91,7 @@ class Metrics:
         texts = [generate_latest(self._registry).decode()]
         mine = self._file(self._folder).name
         for path in sorted(self._folder.iterdir()):
-            if path.name != mine and path.suffix in (LIVE, ENDED):
+            if path.name != mine and path.suffix in (_LIVE, _ENDED):
                 texts.append(_text_of(path))
         merged = CollectorRegistry()
         merged.register(_Sums(texts))
@@ -106,14 +106,14 @@ class Metrics:
             new.replace(path)
 
     def _file(self, folder: Path) -> Path:
-        return folder / f"{os.getpid()}{LIVE}"
+        return folder / f"{os.getpid()}{_LIVE}"
 
-
-def retire(folder: Path, process: int) -> None:
-    """Keep the counters of a worker that has ended, not its gauges."""
-    path = folder / f"{process}{LIVE}"
-    if path.exists():
-        path.replace(path.with_suffix(ENDED))
+    @staticmethod
+    def retire(folder: Path, process: int) -> None:
+        """Keep the counters of a worker that has ended, not its gauges."""
+        path = folder / f"{process}{_LIVE}"
+        if path.exists():
+            path.replace(path.with_suffix(_ENDED))
 
 
 def _text_of(path: Path) -> str:
@@ -122,7 +122,7 @@ def _text_of(path: Path) -> str:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:  # the worker has just ended; the next read finds the new name
         return ""
-    if path.suffix == LIVE:
+    if path.suffix == _LIVE:
         return text
     grown = CollectorRegistry()
     grown.register(_Sums([text], ("counter", "histogram")))

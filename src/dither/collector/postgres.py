@@ -31,13 +31,10 @@ import sqlalchemy as sa
 from psycopg.abc import RV, PQGen
 from sqlalchemy.engine import Connection
 
-from dither.collector import sql_store
+from dither.collector import limits
 from dither.collector.layout import UNTIDIED, add_partition, clear_untidied, facts, rounds
 from dither.collector.sql_store import SqlStore, store_failure
 from dither.collector.store import (
-    ANSWER_SECONDS,
-    TIDY_SECONDS,
-    WORK_SECONDS,
     Batch,
     InTurn,
     PlanOf,
@@ -58,8 +55,8 @@ _CONNECT_SECONDS = 3  # for each address of the server; psycopg takes whole seco
 _STATEMENT_SHARE = 0.8
 _LOCK_SHARE = 0.6
 _SERVER_SETTINGS = {
-    "statement_timeout": int(1000 * _STATEMENT_SHARE * ANSWER_SECONDS),
-    "lock_timeout": int(1000 * _LOCK_SHARE * ANSWER_SECONDS),
+    "statement_timeout": int(1000 * _STATEMENT_SHARE * limits.ANSWER_SECONDS),
+    "lock_timeout": int(1000 * _LOCK_SHARE * limits.ANSWER_SECONDS),
     "idle_in_transaction_session_timeout": 60_000,
     # A collector whose machine vanished must not hold locks for hours.
     "tcp_keepalives_idle": 10,
@@ -71,7 +68,7 @@ _CLIENT_SETTINGS: dict[str, Any] = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": int(1000 * ANSWER_SECONDS),
+    "tcp_user_timeout": int(1000 * limits.ANSWER_SECONDS),
     "connect_timeout": _CONNECT_SECONDS,
 }
 
@@ -87,7 +84,7 @@ class _Deadline(threading.local):
         closed: Set when the store is closed, which ends all waits.
     """
 
-    granted = ANSWER_SECONDS  # seconds that the current operation has in all
+    granted = limits.ANSWER_SECONDS  # seconds that the current operation has in all
     _until: float | None = None
 
     def __init__(self, closed: threading.Event) -> None:
@@ -108,7 +105,7 @@ class _Deadline(threading.local):
     @property
     def at(self) -> float:
         """When waiting ends; outside `within`, the default time from now."""
-        return time.monotonic() + ANSWER_SECONDS if self._until is None else self._until
+        return time.monotonic() + limits.ANSWER_SECONDS if self._until is None else self._until
 
     def check(self, at: float) -> None:
         """Raise `_DeadlineExceeded` if the time is over or the store was closed."""
@@ -157,7 +154,7 @@ def _bounded_engine(address: sa.URL, deadline: _Deadline) -> sa.Engine:
     engine = sa.create_engine(
         address,
         pool_pre_ping=True,
-        pool_timeout=ANSWER_SECONDS,
+        pool_timeout=limits.ANSWER_SECONDS,
         hide_parameters=True,
         connect_args={**_CLIENT_SETTINGS, "options": options},
     )
@@ -172,7 +169,7 @@ def _bounded_engine(address: sa.URL, deadline: _Deadline) -> sa.Engine:
 
     def begin(connection: Connection) -> None:
         driver: Any = connection.connection.dbapi_connection
-        if deadline.granted > ANSWER_SECONDS and not driver.autocommit:
+        if deadline.granted > limits.ANSWER_SECONDS and not driver.autocommit:
             limit = int(1000 * _STATEMENT_SHARE * deadline.granted)
             connection.exec_driver_sql(f"SET LOCAL statement_timeout = {limit}")
 
@@ -258,7 +255,7 @@ class PostgresStore(SqlStore):
         self._groups_without_copy = 0
         try:
             # Advisory locks and channels belong to the whole database, the store to one schema.
-            with self._read(ANSWER_SECONDS) as connection:
+            with self._read(limits.ANSWER_SECONDS) as connection:
                 oid = connection.exec_driver_sql(
                     "SELECT current_schema()::regnamespace::oid::bigint"
                 ).scalar()
@@ -331,7 +328,7 @@ class PostgresStore(SqlStore):
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """Compute the digest in the database; no report leaves it."""
         key = self.round_key(campaign, number)
-        with self._read(TIDY_SECONDS) as connection:
+        with self._read(limits.TIDY_SECONDS) as connection:
             counted = connection.exec_driver_sql(_DIGEST.format(table=self._table(key))).one()
         return int(counted[0]), digest_of_words([int(word) for word in counted[1:]])
 
@@ -348,7 +345,7 @@ class PostgresStore(SqlStore):
         return f"dither_{self._schema:d}"
 
     def await_change(self, seconds: float) -> None:
-        with self._guarded(seconds + ANSWER_SECONDS):
+        with self._guarded(seconds + limits.ANSWER_SECONDS):
             if self._listening is None:
                 self._listening = self._engine.connect().execution_options(
                     isolation_level="AUTOCOMMIT"
@@ -377,10 +374,10 @@ class PostgresStore(SqlStore):
         """
         digest = hashlib.sha256(f"{self._schema} {campaign}".encode()).digest()
         key = int.from_bytes(digest[:8], "big", signed=True)
-        with self._guarded(WORK_SECONDS + ANSWER_SECONDS):
+        with self._guarded(limits.WORK_SECONDS + limits.ANSWER_SECONDS):
             session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            with self._guarded(WORK_SECONDS + ANSWER_SECONDS):
+            with self._guarded(limits.WORK_SECONDS + limits.ANSWER_SECONDS):
                 _lock_session(session, key, campaign)
             yield
         finally:
@@ -413,7 +410,7 @@ class PostgresStore(SqlStore):
         execute(f"INSERT INTO {copy} SELECT * FROM {table} ORDER BY report_id")
         # The constraint saves ATTACH PARTITION a scan of every row.
         execute(f"ALTER TABLE {copy} ADD CONSTRAINT of_round CHECK (round_key = {key:d})")
-        execute(f"SET LOCAL lock_timeout = {int(1000 * sql_store.READER_SECONDS)}")
+        execute(f"SET LOCAL lock_timeout = {int(1000 * limits.READER_SECONDS)}")
         try:
             execute(f"DROP TABLE {table}")
         except sa.exc.OperationalError as error:
@@ -451,7 +448,7 @@ class PostgresStore(SqlStore):
 
 
 def _lock_session(session: Connection, key: int, campaign: str) -> None:
-    deadline = time.monotonic() + WORK_SECONDS
+    deadline = time.monotonic() + limits.WORK_SECONDS
     while not session.exec_driver_sql("SELECT pg_try_advisory_lock(%s)", (key,)).scalar():
         if time.monotonic() > deadline:
             raise StateError(

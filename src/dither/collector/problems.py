@@ -13,11 +13,8 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
+from dither.collector import limits
 from dither.collector.campaigns import NoCampaign
-from dither.collector.keys import SPAN_SECONDS, SignInRefused, TooManySignIns
-from dither.collector.live import TooManyWatchers
-from dither.collector.publications import NoRelease
-from dither.collector.questions import FileTooLarge, TooManyQuestions
 from dither.collector.store import Outcome, StoreFull, StoreUnavailable
 from dither.collector.writer import QueueFull
 from dither.errors import DitherError, InputError, ReportError, StateError, TooFewAnswers
@@ -63,7 +60,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
 }
 _RETRY_AFTER = {
     "overloaded": 1,
-    "too-many-sign-ins": SPAN_SECONDS,
+    "too-many-sign-ins": limits.FAILURES_SECONDS,
     "too-many-questions": 2,
     "too-many-watchers": 5,
     "too-many-downloads": 5,
@@ -82,18 +79,12 @@ _PUBLIC = {
 }
 _CAUSES: tuple[tuple[type[DitherError], str], ...] = (
     (NoCampaign, "no-campaign"),
-    (NoRelease, "not-found"),
-    (TooManyQuestions, "too-many-questions"),
-    (TooManyWatchers, "too-many-watchers"),
-    (SignInRefused, "unauthorised"),
-    (TooManySignIns, "too-many-sign-ins"),
     (QueueFull, "overloaded"),
     (StoreFull, "disk-full"),
     (StoreUnavailable, "store-away"),
     (StateError, "wrong-state"),
     (TooFewAnswers, "too-few-answers"),
     (ReportError, "bad-envelope"),
-    (FileTooLarge, "too-large"),
     (InputError, "invalid"),
 )
 DOCUMENTED: dict[int | str, JsonObject] = {

@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from dither.collector import limits
 from dither.collector.answering import Question, digest_of
 from dither.collector.audit import note
 from dither.collector.layout import Transaction, campaigns, publications
+from dither.collector.problems import Problem
 from dither.collector.questions import Questions
-from dither.collector.store import ANSWER_SECONDS, WORK_SECONDS
-from dither.errors import DitherError, ParameterError, StateError
+from dither.errors import ParameterError, StateError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
@@ -37,11 +38,9 @@ _ID = re.compile("[0-9a-f]{2,64}")
 log = logging.getLogger("dither.collector")
 
 
-class NoRelease(DitherError):
-    """The release does not exist, or the reader may not see it; both look the same."""
-
-    def __init__(self) -> None:
-        super().__init__("there is no such release")
+def no_release() -> Problem:
+    """Return the error for a release that does not exist or that the reader may not see."""
+    return Problem("not-found", "there is no such release")
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class PublicationTable:
     def find(self, campaign: str) -> Published | None:
         """A release that was ever published, by one key lookup in every case."""
         c = publications.c
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             query = sa.select(c.digest, c.public).where(c.campaign == campaign)
             found = connection.execute(query).one_or_none()
         return None if found is None else Published(campaign, found.digest, bool(found.public))
@@ -70,14 +69,14 @@ class PublicationTable:
     def public(self) -> list[str]:
         """The ids of the campaigns with a public release."""
         c = publications.c
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             return list(
                 connection.scalars(sa.select(c.campaign).where(c.public == 1).order_by(c.campaign))
             )
 
     def release(self, campaign: str) -> bytes | None:
         """The zip file of a release that was ever published, with its replicates."""
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             return connection.scalar(
                 sa.select(publications.c.release).where(publications.c.campaign == campaign)
             )
@@ -89,7 +88,7 @@ class PublicationTable:
         kept; the campaign may also have been deleted.
         """
         c = publications.c
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             there = sa.select(campaigns.c.id).where(campaigns.c.id == campaign).with_for_update()
             if connection.scalar(there) is None:
                 raise StateError(f"campaign {campaign[:64]} was deleted meanwhile")
@@ -112,7 +111,7 @@ class PublicationTable:
     def unpublish(self, campaign: str) -> bool:
         """Make a release private again; False if it was."""
         c = publications.c
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             changed = (
                 sa.update(publications)
                 .where(c.campaign == campaign, c.public == 1)
@@ -126,7 +125,7 @@ class PublicationTable:
     def is_finalised(self, campaign: str) -> bool:
         """Whether a campaign has a release, public or not."""
         c = campaigns.c
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             return (
                 connection.scalar(sa.select(c.id).where(c.id == campaign, c.release.is_not(None)))
                 is not None
@@ -134,7 +133,7 @@ class PublicationTable:
 
     def finalised(self, campaign: str) -> bytes | None:
         """The zip file of a finalised campaign, public or not."""
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             return connection.scalar(
                 sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
             )
@@ -167,7 +166,7 @@ class Publications:
             return found
         if everything and (digest := self._finalised(campaign)):
             return Published(campaign, digest, False)
-        raise NoRelease
+        raise no_release()
 
     def _finalised(self, campaign: str) -> str:
         """The digest of a release that was never published; empty if it does not exist.
@@ -213,7 +212,7 @@ class Publications:
             data = self._table.finalised(found.campaign)
         # The release was deleted in the mean time.
         if data is None:
-            raise NoRelease
+            raise no_release()
         return data
 
     def file(self, found: Published, name: str) -> bytes | None:

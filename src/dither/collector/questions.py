@@ -19,8 +19,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from dither.collector import limits
 from dither.collector.answering import (
-    MEMORY_BYTES,
     Absent,
     DraftedSchema,
     DraftSchema,
@@ -33,36 +33,21 @@ from dither.collector.answering import (
     Report,
 )
 from dither.collector.campaigns import CountedElsewhere
-from dither.errors import DitherError, InputError, ParameterError
+from dither.collector.problems import Problem
+from dither.errors import DitherError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.report import ReportBody
 
-QUESTION_SECONDS = 20.0
-# Making the content of a report, which is cached.
-REPORT_SECONDS = 120.0
-# Starting the process.
-START_SECONDS = 60.0
-# Reading a release, once; readers have no influence on this time.
-LOAD_SECONDS = 60.0
-REPLICATES_SECONDS = 3600.0
-# Reading an outside file.
-FILE_SECONDS = 60.0
-MAX_WAITING = 8
-# Waiting in the queue.
-WAIT_SECONDS = 30.0
 log = logging.getLogger("dither.collector")
 
 
-class TooManyQuestions(DitherError):
-    """More questions wait than are taken; ask again a little later."""
-
-
-class QuestionTooLong(ParameterError):
+class _QuestionTooLong(ParameterError):
     """The answer would take longer than a question may."""
 
 
-class FileTooLarge(InputError):
-    """Reading a file takes more memory or time than it may."""
+def _too_many(detail: str) -> Problem:
+    """Return the error for a question that cannot be taken now."""
+    return Problem("too-many-questions", detail)
 
 
 class _Line:
@@ -71,19 +56,19 @@ class _Line:
     def __init__(self, what: str) -> None:
         self._what = what
         self.turn = threading.Lock()
-        self._room = threading.BoundedSemaphore(MAX_WAITING + 1)
+        self._room = threading.BoundedSemaphore(limits.MAX_WAITING + 1)
 
     @contextmanager
     def my_turn(self) -> Iterator[None]:
         """Wait for the turn and keep it."""
         if not self._room.acquire(blocking=False):
-            raise TooManyQuestions(
-                f"{MAX_WAITING} {self._what} wait already; try again in a moment"
+            raise _too_many(
+                f"{limits.MAX_WAITING} {self._what} wait already; try again in a moment"
             )
         try:
-            if not self.turn.acquire(timeout=WAIT_SECONDS):
-                raise TooManyQuestions(
-                    f"the {self._what} before took longer than {WAIT_SECONDS:g} s; try again"
+            if not self.turn.acquire(timeout=limits.WAIT_SECONDS):
+                raise _too_many(
+                    f"the {self._what} before took longer than {limits.WAIT_SECONDS:g} s; try again"
                 )
             try:
                 yield
@@ -106,18 +91,18 @@ class _Worker:
         )
         theirs.close()
         try:
-            if not self._pipe.poll(START_SECONDS):
-                raise TooManyQuestions("the bounded process did not start; try again in a moment")
+            if not self._pipe.poll(limits.PROCESS_START_SECONDS):
+                raise _too_many("the bounded process did not start; try again in a moment")
             self._pipe.recv()
         except BaseException:
             self.end()
             raise
 
     def ask(self, digest: str, job: Job, data: bytes | None, seconds: float) -> object:
-        """The result of a job; after `QuestionTooLong` or `OSError` the process is unusable."""
+        """The result of a job; after `_QuestionTooLong` or `OSError` the process is unusable."""
         self._pipe.send((digest, job, data))
         if not self._pipe.poll(seconds):
-            raise QuestionTooLong(
+            raise _QuestionTooLong(
                 f"the answer would take longer than {seconds:g} s; ask about fewer attributes or values",
                 where="where",
             )
@@ -132,7 +117,7 @@ class _Worker:
 class Questions:
     """Access to the processes. All methods may be called in any thread that can block."""
 
-    def __init__(self, memory: int = MEMORY_BYTES) -> None:
+    def __init__(self, memory: int = limits.MEMORY_BYTES) -> None:
         self._memory = memory
         self._asking = _Line("questions")
         self._reading = _Line("files")
@@ -144,24 +129,26 @@ class Questions:
         self, digest: str, question: Question, fetch: Callable[[], bytes]
     ) -> Answer | AnswerTable:
         """Answer a question about a release; `fetch` loads its bytes if they are needed."""
-        found = self._in_turn(digest, question, fetch, QUESTION_SECONDS)
+        found = self._in_turn(digest, question, fetch, limits.QUESTION_SECONDS)
         assert isinstance(found, Answer | AnswerTable)
         return found
 
     def report(self, digest: str, fetch: Callable[[], bytes]) -> ReportBody:
         """The content of a release's report."""
-        found = self._in_turn(digest, Report(), fetch, REPORT_SECONDS)
+        found = self._in_turn(digest, Report(), fetch, limits.REPORT_SECONDS)
         assert isinstance(found, ReportBody)
         return found
 
     def with_replicates(self, digest: str, data: bytes) -> bytes:
         """The release with replicates as a zip file; takes about as long as twenty fits."""
         if not self._making.acquire(blocking=False):
-            raise TooManyQuestions(
+            raise _too_many(
                 "replicates of another release are being made; try again when they are done"
             )
         try:
-            made = self._asked("replicates", digest, Replicates(), lambda: data, REPLICATES_SECONDS)
+            made = self._asked(
+                "replicates", digest, Replicates(), lambda: data, limits.REPLICATES_SECONDS
+            )
             assert isinstance(made, bytes)
             return made
         finally:
@@ -172,8 +159,8 @@ class Questions:
         """The schema of the file at `path`, uploaded as `name`, or a draft from a table.
 
         Raises:
-            InputError: The file is neither, or reading it takes too much
-                (`FileTooLarge`).
+            InputError: The file is neither.
+            Problem: Reading it takes too much.
         """
         found = self._read(DraftSchema(path, name))
         assert isinstance(found, DraftedSchema)
@@ -184,7 +171,7 @@ class Questions:
 
         Raises:
             ReportError: the bytes are not one.
-            FileTooLarge: reading it takes too much.
+            Problem: reading it takes too much.
         """
         with tempfile.NamedTemporaryFile(prefix="dither-upload-") as file:
             file.write(data)
@@ -207,21 +194,24 @@ class Questions:
         with self._reading.my_turn():
             try:
                 worker = self._workers.get("files") or self._start("files")
-                found = worker.ask("", job, None, FILE_SECONDS)
-            except QuestionTooLong:
-                raise FileTooLarge(
-                    f"reading the file takes longer than {FILE_SECONDS:g} s; send a smaller one"
+                found = worker.ask("", job, None, limits.FILE_SECONDS)
+            except _QuestionTooLong:
+                raise Problem(
+                    "too-large",
+                    f"reading the file takes longer than {limits.FILE_SECONDS:g} s; send a smaller one",
                 ) from None
             except (EOFError, OSError):
                 # The process ran out of memory without a Python error.
                 if self._ended:
-                    raise TooManyQuestions("the collector is being stopped") from None
+                    raise _too_many("the collector is being stopped") from None
                 found = OutOfMemory()
             finally:
                 self._end("files")
         if isinstance(found, OutOfMemory):
-            raise FileTooLarge(
-                f"reading the file needs more memory than the {self._memory >> 20:,} MiB it may take; send a smaller one"
+            raise Problem(
+                "too-large",
+                f"reading the file needs more memory than the "
+                f"{self._memory >> 20:,} MiB it may take; send a smaller one",
             )
         return _checked(found)
 
@@ -233,23 +223,23 @@ class Questions:
             worker = self._workers.get(name) or self._start(name)
             found = worker.ask(digest, job, None, seconds)
             if isinstance(found, Absent):
-                found = worker.ask(digest, job, fetch(), seconds + LOAD_SECONDS)
-        except QuestionTooLong:
+                found = worker.ask(digest, job, fetch(), seconds + limits.LOAD_SECONDS)
+        except _QuestionTooLong:
             self._end(name)
             raise
         except (EOFError, OSError):
             # The process was ended, or ran out of memory without a Python error.
             self._end(name)
             if self._ended:
-                raise TooManyQuestions("the collector is being stopped") from None
-            raise QuestionTooLong(
+                raise _too_many("the collector is being stopped") from None
+            raise _QuestionTooLong(
                 "the question needs more memory than one may", where="by"
             ) from None
         return _checked(found)
 
     def _start(self, name: str) -> _Worker:
         if self._ended:
-            raise TooManyQuestions("the collector is being stopped")
+            raise _too_many("the collector is being stopped")
         made = self._workers[name] = _Worker(self._memory)
         return made
 

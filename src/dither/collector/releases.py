@@ -17,9 +17,9 @@ import io
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,20 +29,18 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic.dataclasses import dataclass
 from starlette.responses import Response
 
+from dither.collector import limits
 from dither.collector.access import Access, Who
-from dither.collector.admin import PARQUET, ZIP, FileAnswer, sends
+from dither.collector.admin import PARQUET, ZIP, FileAnswer, operator_router, sends
 from dither.collector.answering import Question
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
 from dither.collector.problems import DOCUMENTED, Problem, json_response
-from dither.collector.publications import NoRelease, Published
+from dither.collector.publications import Publications, Published, no_release
 from dither.release.query import Answer, AnswerTable
 
 CSV = "text/csv; charset=utf-8; header=present"
 FORMATS = ("json", "csv", "parquet")
-# Of all releases together, in each collector process. A download converts or copies a whole table in
-# one of the framework's 40 threads and keeps it on disk until its reader has taken it.
-MAX_DOWNLOADS = 8
 Text = Annotated[str, Query()]
 Names = Annotated[Sequence[str], Query()]
 
@@ -56,7 +54,7 @@ class PublicationStatus:
     sha256: str | None = None
 
 
-def question_of(where: str, given: str, by: Sequence[str]) -> Question:
+def _question_of(where: str, given: str, by: Sequence[str]) -> Question:
     """The question in an address; empty parameters are ignored."""
     return Question(
         where.strip() or None, given.strip() or None, tuple(name for name in by if name.strip())
@@ -69,7 +67,7 @@ def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
         return json_response(answer.to_json())
     out = io.BytesIO()
     if form == "csv":
-        write_spreadsheet(answer.to_arrow(), out)
+        write_spreadsheet([answer.to_arrow()], out)
     elif form == "parquet":
         pq.write_table(answer.to_arrow(), out)
     else:
@@ -77,16 +75,24 @@ def _answer_file(answer: Answer | AnswerTable, form: str) -> Response:
     return Response(
         out.getvalue(),
         media_type=CSV if form == "csv" else PARQUET,
-        headers=named(f"answer.{form}"),
+        headers=_named(f"answer.{form}"),
     )
 
 
-def named(file: str) -> dict[str, str]:
+def _named(file: str) -> dict[str, str]:
     """Lets a browser save an answer as a file of this name."""
     return {"content-disposition": f'attachment; filename="{file}"'}
 
 
 def release_routes(collector: Collector, access: Access) -> APIRouter:
+    """Routes by which anybody reads published releases and a curator publishes them."""
+    routes = APIRouter()
+    routes.include_router(_publishing_routes(collector, access))
+    routes.include_router(_reading_routes(collector, access))
+    return routes
+
+
+def _reading_routes(collector: Collector, access: Access) -> APIRouter:
     """Routes that read releases. They query the store in the framework's threads."""
     routes = APIRouter(prefix="/v1/releases/{campaign}", tags=["releases"], responses=DOCUMENTED)
     publications = collector.publications
@@ -136,7 +142,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         if format not in FORMATS:
             raise Problem("invalid", f"format: {format[:20]!r} is none of {', '.join(FORMATS)}")
         asked = replace(
-            question_of(where, given, by),
+            _question_of(where, given, by),
             range=tuple(text for text in range if text.strip()),
             below=below,
             quantiles=quantiles,
@@ -145,14 +151,27 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         )
         return _answer_file(publications.ask(release, asked), format)
 
-    slots = threading.BoundedSemaphore(MAX_DOWNLOADS)
+    _add_downloads(routes, publications, found)
+    return routes
+
+
+def _add_downloads(routes: APIRouter, publications: Publications, found: Any) -> None:
+    """Add the files of a release; `found` is the dependency that finds it."""
+
+    def synthetic(release: Published) -> bytes:
+        held = publications.file(release, "synthetic.parquet")
+        if held is None:
+            raise no_release()
+        return held
+
+    slots = threading.BoundedSemaphore(limits.MAX_DOWNLOADS)
 
     def download(write: Callable[[BinaryIO], object], media_type: str, name: str) -> Response:
         """Send a file that `write` fills from disk; it occupies a slot until it is sent."""
         if not slots.acquire(blocking=False):
             raise Problem(
                 "too-many-downloads",
-                f"{MAX_DOWNLOADS} downloads are under way; try again in a moment",
+                f"{limits.MAX_DOWNLOADS} downloads are under way; try again in a moment",
             )
         file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
         try:
@@ -161,7 +180,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
             file.close()
             slots.release()
             raise
-        return FileAnswer(file, media_type, named(name), slots.release)
+        return FileAnswer(file, media_type, _named(name), slots.release)
 
     @routes.get(
         "/synthetic.parquet",
@@ -170,7 +189,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
     )
     def parquet(release: Published = found) -> Response:
         """The synthetic table, a Parquet file."""
-        return download(lambda file: file.write(_synthetic(release)), PARQUET, "synthetic.parquet")
+        return download(lambda file: file.write(synthetic(release)), PARQUET, "synthetic.parquet")
 
     @routes.get(
         "/synthetic.csv",
@@ -180,7 +199,7 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
     def csv(release: Published = found) -> Response:
         """The synthetic table as CSV; text that a spreadsheet would take for a formula has an apostrophe before it."""
         return download(
-            lambda file: copy_as_spreadsheet(io.BytesIO(_synthetic(release)), file),
+            lambda file: write_spreadsheet(_parts(synthetic(release)), file),
             CSV,
             "synthetic.csv",
         )
@@ -192,23 +211,10 @@ def release_routes(collector: Collector, access: Access) -> APIRouter:
         """The release's folder, which `dither query` and `dither.load_release` read once it is unpacked."""
         return download(lambda file: file.write(publications.archive(release)), ZIP, "release.zip")
 
-    def _synthetic(release: Published) -> bytes:
-        held = publications.file(release, "synthetic.parquet")
-        if held is None:
-            raise NoRelease
-        return held
 
-    return routes
-
-
-def publishing_routes(collector: Collector, access: Access) -> APIRouter:
+def _publishing_routes(collector: Collector, access: Access) -> APIRouter:
     """Routes by which a curator publishes a release or withdraws it."""
-    routes = APIRouter(
-        prefix="/v1/admin/campaigns/{campaign}",
-        tags=["operator"],
-        dependencies=[Depends(access.authorise)],
-        responses=DOCUMENTED,
-    )
+    routes = operator_router(access, "/v1/admin/campaigns/{campaign}")
 
     @routes.post("/publish-release")
     def publish(campaign: str, who: Who) -> PublicationStatus:
@@ -245,21 +251,21 @@ def _without_formulas(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, names=names)
 
 
-def write_spreadsheet(table: pa.Table, out: BinaryIO) -> None:
-    """A small table as CSV."""
-    pa_csv.write_csv(_without_formulas(table), out)
-
-
-def copy_as_spreadsheet(parquet: BinaryIO, out: BinaryIO) -> None:
-    """A Parquet file as CSV, some rows at a time."""
-    source = pq.ParquetFile(parquet)
+def write_spreadsheet(tables: Iterable[pa.Table], out: BinaryIO) -> None:
+    """Write the parts of a table as one CSV file."""
     writer: pa_csv.CSVWriter | None = None
-    for batch in source.iter_batches(batch_size=1 << 16):
-        rows = _without_formulas(pa.Table.from_batches([batch]))
+    for table in tables:
+        rows = _without_formulas(table)
         writer = writer or pa_csv.CSVWriter(out, rows.schema)
         writer.write_table(rows)
     if writer is not None:
         writer.close()
+
+
+def _parts(parquet: bytes) -> Iterator[pa.Table]:
+    """The rows of a Parquet file, some at a time."""
+    for batch in pq.ParquetFile(io.BytesIO(parquet)).iter_batches(batch_size=1 << 16):
+        yield pa.Table.from_batches([batch])
 
 
 def _is_text(kind: pa.DataType) -> bool:

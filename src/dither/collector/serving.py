@@ -40,16 +40,11 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
+from dither.collector import limits
 from dither.collector.app import Pages, make_app
 from dither.collector.collector import Collector
-from dither.collector.connections import (
-    BACKLOG,
-    ConnectionLimits,
-    Connections,
-    GuardedProtocol,
-    room_for_connections,
-)
-from dither.collector.metrics import retire
+from dither.collector.connections import Connections, GuardedProtocol, room_for_connections
+from dither.collector.metrics import Metrics
 from dither.collector.postgres import PostgresStore
 from dither.collector.problems import RateLimitFilter
 from dither.collector.sqlite import SqliteStore
@@ -57,11 +52,7 @@ from dither.collector.store import Store
 from dither.errors import DitherError, InputError
 from dither.plugins import Plugin, plugin
 from dither.private_files import make_private
-from dither.types import JsonObject
 
-# For requests in progress; with collector.STOP_SECONDS a shutdown takes less than ten seconds.
-GRACE_SECONDS = 6
-THREAD_SECONDS = 0.5  # for threads that are about to end
 _MIN_KEY = 16
 log = logging.getLogger("dither.collector")
 
@@ -175,7 +166,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
     absent: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(found):
         try:
-            made.append(socket.create_server(address, family=family, backlog=BACKLOG))
+            made.append(socket.create_server(address, family=family, backlog=limits.BACKLOG))
         except OSError as error:
             if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 absent = error  # IPv4 or IPv6 may be disabled
@@ -211,7 +202,7 @@ class CollectorServer(uvicorn.Server):
     Args:
         collector: The collector.
         key: The operator's key.
-        limits: Limits of connections.
+        bounds: Limits of connections.
         say: Called with the address it listens on.
         log_level: uvicorn's log level.
         pages: Adds pages for people.
@@ -222,7 +213,7 @@ class CollectorServer(uvicorn.Server):
         self,
         collector: Collector,
         key: str,
-        limits: ConnectionLimits,
+        bounds: limits.ConnectionLimits,
         say: Callable[[str], None] = lambda line: None,
         log_level: str = "warning",
         pages: Pages | None = None,
@@ -231,21 +222,23 @@ class CollectorServer(uvicorn.Server):
         self.collector = collector
         self.edge = make_app(collector, key, pages)
         self._say = say
-        self._gate = Connections(limits, collector.metrics)
-        silent: JsonObject = dict.fromkeys(
-            ("access_log", "server_header", "date_header", "proxy_headers"), False
-        )
-        held: JsonObject = {
-            "backlog": BACKLOG,
-            "timeout_graceful_shutdown": GRACE_SECONDS,
-            "lifespan": "on",
-        }
+        self._gate = Connections(bounds, collector.metrics)
         http: Any = partial(GuardedProtocol, self._gate)
-        super().__init__(
-            uvicorn.Config(
-                self.edge, http=http, ws="none", log_level=log_level, **silent, **held, **more
-            )
+        config = uvicorn.Config(
+            self.edge,
+            http=http,
+            ws="none",
+            lifespan="on",
+            log_level=log_level,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=limits.BACKLOG,
+            timeout_graceful_shutdown=limits.GRACE_SECONDS,
+            **more,
         )
+        super().__init__(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -258,12 +251,12 @@ class CollectorServer(uvicorn.Server):
         # Uploads that still wait for the store then get 503 instead of a broken connection, and
         # clients that do not read their response cannot delay the shutdown.
         loop = asyncio.get_running_loop()
-        loop.call_later(GRACE_SECONDS - 1, self.collector.give_up)
-        loop.call_later(GRACE_SECONDS - 0.5, self._drop, True)
+        loop.call_later(limits.GRACE_SECONDS - 1, self.collector.give_up)
+        loop.call_later(limits.GRACE_SECONDS - 0.5, self._drop, True)
         await super().shutdown(sockets)
         self._drop(unread_only=False)
         with suppress(TimeoutError):
-            async with asyncio.timeout(THREAD_SECONDS):
+            async with asyncio.timeout(limits.THREAD_SECONDS):
                 # Each connection and its requests learn of the end in the loop's next turn.
                 while self.server_state.connections:
                     await asyncio.sleep(0)
@@ -317,9 +310,9 @@ def serve(
     # These loggers record errors that a client can cause at will.
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):
         logging.getLogger(name).addFilter(limited)
-    limits = ConnectionLimits(most=room_for_connections(connections))
+    bounds = limits.ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
-    server = CollectorServer(collector, key, limits, say, pages=pages)
+    server = CollectorServer(collector, key, bounds, say, pages=pages)
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -336,13 +329,18 @@ def serve(
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
+    _end_process(server)
+
+
+def _end_process(server: CollectorServer) -> None:
+    """Return if everything has ended; else end the process with status 1."""
     interrupted = max(server.edge.interrupted, _threads_left())
     if interrupted:
         log.error(
             "%d requests of operators were interrupted; check the campaigns' status and repeat them",
             interrupted,
         )
-    if interrupted or not collector.stopped:
+    if interrupted or not server.collector.stopped:
         # Threads that wait for the store or fit a model would keep the process alive.
         logging.shutdown()
         sys.stdout.flush()
@@ -359,7 +357,7 @@ def _log_to_stderr() -> None:
 
 def _threads_left() -> int:
     """Return the number of threads that still work on requests of operators."""
-    deadline = time.monotonic() + THREAD_SECONDS
+    deadline = time.monotonic() + limits.THREAD_SECONDS
     others = [
         t for t in threading.enumerate() if t is not threading.current_thread() and not t.daemon
     ]
@@ -368,7 +366,6 @@ def _threads_left() -> int:
     return sum(thread.is_alive() for thread in others)
 
 
-START_SECONDS = 60.0  # until all workers listen
 _PAUSE_SECONDS = 1.0  # before a worker that ended is replaced
 _END_SECONDS = 12.0  # for a shutdown; a worker needs ten at most
 
@@ -411,7 +408,7 @@ class _Workers:
         gone = [process for process in self.alive if not process.is_alive()]
         for process in gone:
             self.alive.pop(process).close()
-            retire(self.work.counters, process.pid or 0)
+            Metrics.retire(self.work.counters, process.pid or 0)
         return gone
 
     def signal(self, number: signal.Signals) -> None:
@@ -463,13 +460,15 @@ def serve_workers(
 
 
 def _run(workers: _Workers, say: Callable[[], object]) -> None:
-    deadline, waiting = time.monotonic() + START_SECONDS, True
+    deadline, waiting = time.monotonic() + limits.WORKERS_START_SECONDS, True
     while not workers.stopping.is_set():
         if waiting and all(pipe.poll() for pipe in workers.alive.values()):
             waiting = False
             say()
         if waiting and time.monotonic() > deadline:
-            raise DitherError(f"the workers did not start within {START_SECONDS:g} s")
+            raise DitherError(
+                f"the workers did not start within {limits.WORKERS_START_SECONDS:g} s"
+            )
         for process in workers.await_end(0.1):
             if workers.stopping.is_set():
                 workers.ended_well &= _well(process)

@@ -1,11 +1,19 @@
-"""The specification of a campaign, and the checks before any participant is asked."""
+"""The specification of a campaign: checks before anyone is asked, and each round's share.
+
+Rounds ask different people, so each has a share of the campaign's reports and time: the
+population that the method plans for it (`Plan.population`). A campaign of 1,000 expected
+reports whose first round has a population of 5 % closes that round at 50. The last round
+takes all who come, until the campaign's own end. The methods are pure: the time is an
+argument.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -19,16 +27,17 @@ from pydantic import (
 from pydantic import WithJsonSchema as Described
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
+from scipy.special import bdtrc, ndtr
 
 from dither.checks import check_text
-from dither.client.announcement import read_announcement
-from dither.errors import ParameterError, PrivacyError, ReportError
+from dither.errors import ParameterError, PrivacyError
 from dither.methods import DEFAULT, HISTOGRAMS, MethodRun, start
 from dither.methods.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
 from dither.release import Call
-from dither.reports import Plan, limits
-from dither.reports.plan import closing_text
+from dither.reports import Plan
+from dither.reports import limits as wire_limits
+from dither.reports.plan import closing_seconds, closing_text
 from dither.schema import Schema, schema_from_json
 from dither.types import JsonObject
 
@@ -37,6 +46,11 @@ Participation = Literal["open", "tokens"]
 Assignment = Literal["arrival", "token"]
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 _SLACK = 1e-6  # populations are floats
+_LAST = 1 - 1e-9  # an end of a population this near to 1 is 1
+_EXCESS_DEVIATIONS = 5
+# A round's time is rounded up, because an exact one would tell when the previous round
+# became full: to hours if more than two days are left, else to minutes.
+_HOUR, _MINUTE, _TWO_DAYS = 3600.0, 60.0, 2 * 86_400.0
 
 
 def read(kind: type[T], data: object) -> T:
@@ -83,7 +97,7 @@ def _line(value: str) -> str:
 def _prose(value: str) -> str:
     """Refuse text that a page cannot show; several lines are allowed."""
     try:
-        return check_text("it", value, limits.MAX_PURPOSE, lines=True)
+        return check_text("it", value, wire_limits.MAX_PURPOSE, lines=True)
     except ParameterError:
         raise PydanticCustomError("prose", "must be text without control characters") from None
 
@@ -104,7 +118,7 @@ def _read_schema(value: object) -> Schema:
 Whole = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
-_Prose = Annotated[str, Field(max_length=limits.MAX_PURPOSE), AfterValidator(_prose)]
+_Prose = Annotated[str, Field(max_length=wire_limits.MAX_PURPOSE), AfterValidator(_prose)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
 _PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
@@ -145,15 +159,26 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    title: Annotated[Line, Field(max_length=limits.MAX_TITLE)] = ""
+    title: Annotated[Line, Field(max_length=wire_limits.MAX_TITLE)] = ""
     purpose: _Prose = ""
     epsilon_reason: _Prose = ""
-    contact: Annotated[Line, Field(max_length=limits.MAX_CONTACT)] = ""
+    contact: Annotated[Line, Field(max_length=wire_limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None
-    closes_at_reports: Annotated[int, Field(strict=True, ge=1, lt=limits.MAX_NUMBER)] | None = None
+    closes_at_reports: (
+        Annotated[int, Field(strict=True, ge=1, lt=wire_limits.MAX_NUMBER)] | None
+    ) = None
     listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Validate JSON.
+
+        Raises:
+            ParameterError: A key is missing, unknown or not valid; the message names it.
+        """
+        return read(cls, data)
 
     def to_json(self) -> dict[str, object]:
         return dict(TypeAdapter(CampaignSpec).dump_python(self))
@@ -172,6 +197,130 @@ class CampaignSpec:
         values |= {"created": created, "finalised": finalised}
         return Call(**values)
 
+    def begin(self) -> tuple[CampaignSpec, MethodRun, Plan]:
+        """Start the protocol; return the campaign with all defaults filled in, and the first plan."""
+        seed = public_seed(self.seed)
+        _check_numbers(self.schema)
+        given = _with_consumers(self)
+        run = start(
+            self.method, self.schema, self.epsilon, self.participants, given, seed, self.holdout
+        )
+        plan = run.plan()
+        if plan is None:
+            raise ParameterError(f"method {self.method!r} asks nothing", where="method")
+        self.check_plan(plan, 0, 0.0)
+        # The run may have grouped the values of a wide attribute; devices must know the groups.
+        asked = replace(self, schema=run.campaign.schema, parameters=run.plain_parameters())
+        machine = run.machine
+        if isinstance(machine, HistogramMachine):
+            # With the names and edges that participants see.
+            asked = replace(asked, consumers=[consumer.to_json() for consumer in machine.consumers])
+        return asked, run, plan
+
+    def check_plan(self, plan: Plan, number: int, start_place: float) -> None:
+        """Refuse a plan that exceeds epsilon, asks people twice, or exceeds the wire's limits."""
+        if plan.round != number:
+            raise ParameterError(
+                f"the method calls its round {plan.round}, not {number}",
+                where="round",
+                value=plan.round,
+            )
+        if plan.epsilon > self.epsilon:
+            raise PrivacyError(
+                f"round {number} would spend epsilon {plan.epsilon}, more than {self.epsilon}",
+                where="epsilon",
+            )
+        if start_place + plan.population > 1 + _SLACK:
+            raise PrivacyError(
+                f"round {number} would ask people of earlier rounds again", where="population"
+            )
+        if len(plan.questions) >= wire_limits.MAX_QUESTIONS:
+            raise ParameterError(
+                f"round {number} has {len(plan.questions):,} questions, too many for one plan",
+                where="questions",
+            )
+        lengths = [q.mechanism.report_bytes for q in plan.questions]
+        longest = sum(lengths) if plan.split else max(lengths)
+        if longest > wire_limits.REPORT_BYTES:
+            raise ParameterError(
+                f"round {number} asks for reports of {longest:,} bytes; the limit is "
+                f"{wire_limits.REPORT_BYTES:,}. Use fewer cells or another mechanism",
+                where="mechanism",
+                value=longest,
+            )
+
+    def reports_wanted(self, plan: Plan, start: float) -> int | None:
+        """Return the number of reports at which a round closes, or None if no number closes it.
+
+        The shares of all rounds add up to `closes_at_reports`. Without that limit, rounds
+        filled by arrival have their share of the expected participants, except the last one,
+        which refuses no participant.
+        """
+        total = self.closes_at_reports
+        if total is None:
+            if self.assignment == "token" or _is_last(plan, start):
+                return None
+            total = self.participants
+        end = total if _is_last(plan, start) else round((start + plan.population) * total)
+        return max(1, end - round(start * total))
+
+    def round_closes(self, plan: Plan, start: float, now: float) -> float | None:
+        """Return when a round that opens now closes, in seconds since 1970; None if no time does.
+
+        The round's share of the remaining time is its share of the remaining people; the last
+        round has all of it.
+        """
+        if self.closes is None:
+            return None
+        end = closing_seconds(self.closes)
+        if _is_last(plan, start) or now >= end:
+            return end
+        share = plan.population / (1 - start)
+        step = _HOUR if end - now > _TWO_DAYS else _MINUTE
+        return min(end, math.ceil((now + share * (end - now)) / step) * step)
+
+    def expected_reports(self, plan: Plan) -> int:
+        """Return the expected number of a round's reports: its share of the participants."""
+        return round(max(self.participants, self.closes_at_reports or 0) * plan.population)
+
+    def has_excess(self, plan: Plan, reports: int) -> bool:
+        """Return whether a round of an open campaign has more reports than chance explains.
+
+        Anyone can invent tokens there, so one client can send any number of reports. Five
+        standard deviations of a Poisson number are exceeded once in millions of honest rounds.
+        """
+        expected = self.expected_reports(plan)
+        limit = expected + _EXCESS_DEVIATIONS * math.sqrt(expected)
+        return self.participation == "open" and reports > limit
+
+    def crowded_questions(self, plan: Plan, answers: Sequence[int]) -> list[int]:
+        """Return the questions of an open campaign's round with more reports than chance explains.
+
+        Tokens of honest participants divide a round's reports over its questions at random, with
+        the plan's shares. Participants who invent tokens can concentrate on one question without
+        adding much to the total.
+
+        Args:
+            plan: The round's plan.
+            answers: The number of reports to each question.
+
+        Returns:
+            The indices of questions whose number of reports, or a larger one, has less than the
+            probability of five standard deviations (2.9e-7, one-sided) under the binomial
+            distribution of the round's total. A round of 1,000 questions without forged reports
+            is flagged with a probability below 0.0003.
+        """
+        if self.participation != "open" or plan.split:
+            return []
+        total = sum(answers)
+        rare = float(ndtr(-_EXCESS_DEVIATIONS))
+        crowded = []
+        for i, (share, count) in enumerate(zip(plan.shares, answers, strict=True)):
+            # bdtrc(k, n, p) is the probability of more than k.
+            if count > share * total and bdtrc(count - 1, total, share) < rare:
+                crowded.append(i)
+        return crowded
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NewCampaign(CampaignSpec):
@@ -183,25 +332,9 @@ class NewCampaign(CampaignSpec):
     draft: Annotated[bool, Field(strict=True)] = False
 
 
-def begin(spec: CampaignSpec) -> tuple[CampaignSpec, MethodRun, Plan]:
-    """Start the protocol; return the campaign with all defaults filled in, and the first plan."""
-    seed = public_seed(spec.seed)
-    _check_numbers(spec.schema)
-    given = _with_consumers(spec)
-    run = start(
-        spec.method, spec.schema, spec.epsilon, spec.participants, given, seed, spec.holdout
-    )
-    plan = run.plan()
-    if plan is None:
-        raise ParameterError(f"method {spec.method!r} asks nothing", where="method")
-    check_plan(plan, spec, 0, 0.0)
-    # The run may have grouped the values of a wide attribute; devices must know the groups.
-    asked = replace(spec, schema=run.campaign.schema, parameters=run.plain_parameters())
-    machine = run.machine
-    if isinstance(machine, HistogramMachine):
-        # With the names and edges that participants see.
-        asked = replace(asked, consumers=[consumer.to_json() for consumer in machine.consumers])
-    return asked, run, plan
+def _is_last(plan: Plan, start: float) -> bool:
+    """Return whether all remaining people belong to this round."""
+    return start + plan.population >= _LAST
 
 
 def _with_consumers(spec: CampaignSpec) -> JsonObject:
@@ -221,67 +354,11 @@ def _with_consumers(spec: CampaignSpec) -> JsonObject:
     return given | {"consumers": json.dumps(spec.consumers)}
 
 
-def check_plan(plan: Plan, spec: CampaignSpec, number: int, start_place: float) -> None:
-    """Refuse a plan that exceeds epsilon, asks people twice, or exceeds the wire's limits."""
-    if plan.round != number:
-        raise ParameterError(
-            f"the method calls its round {plan.round}, not {number}",
-            where="round",
-            value=plan.round,
-        )
-    if plan.epsilon > spec.epsilon:
-        raise PrivacyError(
-            f"round {number} would spend epsilon {plan.epsilon}, more than {spec.epsilon}",
-            where="epsilon",
-        )
-    if start_place + plan.population > 1 + _SLACK:
-        raise PrivacyError(
-            f"round {number} would ask people of earlier rounds again", where="population"
-        )
-    if len(plan.questions) >= limits.MAX_QUESTIONS:
-        raise ParameterError(
-            f"round {number} has {len(plan.questions):,} questions, too many for one plan",
-            where="questions",
-        )
-    lengths = [q.mechanism.report_bytes for q in plan.questions]
-    longest = sum(lengths) if plan.split else max(lengths)
-    if longest > limits.REPORT_BYTES:
-        raise ParameterError(
-            f"round {number} asks for reports of {longest:,} bytes; the limit is "
-            f"{limits.REPORT_BYTES:,}. Use fewer cells or another mechanism",
-            where="mechanism",
-            value=longest,
-        )
-
-
-def check_announced(announcement: bytes, number: int) -> None:
-    """Refuse an announcement that devices would refuse, by the check that they use."""
-    if len(announcement) > limits.PLAN_BYTES:
-        parts = json.loads(announcement)
-        schema, plan = (
-            len(json.dumps(parts[key], separators=(",", ":"))) for key in ("schema", "plan")
-        )
-        raise ParameterError(
-            f"round {number} would be announced in {len(announcement):,} bytes: {schema:,} of the "
-            f"schema, {plan:,} of a plan of {len(parts['plan']['questions']):,} questions. Devices "
-            f"read at most {limits.PLAN_BYTES:,}; use shorter names and values, fewer attributes "
-            "or another method",
-            where="schema" if schema > plan else "questions",
-            value=len(announcement),
-        )
-    try:
-        read_announcement(announcement)
-    except ReportError as error:
-        raise ParameterError(
-            f"no device would answer round {number}: {error}", where=error.where
-        ) from None
-
-
 def _check_numbers(schema: Schema) -> None:
     """Refuse whole numbers of 2^53 or more: browsers' numbers are doubles."""
     for attribute in schema:
         for number in (*attribute.values, *attribute.edges, *attribute.atoms):
-            if isinstance(number, int) and abs(number) >= limits.MAX_NUMBER:
+            if isinstance(number, int) and abs(number) >= wire_limits.MAX_NUMBER:
                 raise ParameterError(
                     f"attribute {attribute.name!r} has a whole number of 2^53 or more, which "
                     "browsers cannot tell from its neighbours; write values as text, edges with a "

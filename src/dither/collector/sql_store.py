@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
+from dither.collector import limits
 from dither.collector.audit import AuditLog, note
 from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
@@ -34,10 +35,6 @@ from dither.collector.layout import (
 )
 from dither.collector.publications import PublicationTable
 from dither.collector.store import (
-    ANSWER_SECONDS,
-    LAYOUT_SECONDS,
-    TIDY_SECONDS,
-    WORK_SECONDS,
     Batch,
     InTurn,
     Move,
@@ -60,7 +57,6 @@ from dither.errors import InputError, StateError
 from dither.tally.counting import add_digests, digest_of
 
 _TRIES = 3  # of a transaction that the database rolled back in favour of another
-READER_SECONDS = 3.0  # how long tidying waits for other sessions that read
 log = logging.getLogger("dither.collector")
 
 _ROUND = (
@@ -100,7 +96,7 @@ class SqlStore(ABC):
         self.publications = PublicationTable(self._write, self._read)
         self._round_to_add = _round_query(*self._keep_state)
         self._round_locked = _round_query(*self._await_adding)
-        with self._write(LAYOUT_SECONDS) as connection:
+        with self._write(limits.LAYOUT_SECONDS) as connection:
             self._lock_layout(connection)
             bring_up_to_date(connection)
         self._tidy_left_over()
@@ -200,7 +196,7 @@ class SqlStore(ABC):
             "spec": json.dumps(campaign.spec),
             "state": campaign.state.value,
         }
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             connection.execute(sa.insert(campaigns).values(values))
             self._insert_round(connection, first)
             note(connection, "create", campaign.id, f"{campaign.state.value}, round 0")
@@ -215,7 +211,7 @@ class SqlStore(ABC):
     def _select_campaigns(self, where: sa.ColumnElement[bool]) -> list[StoredCampaign]:
         c = campaigns.c
         query = sa.select(c.id, c.spec, c.state, c.round, c.machine, c.moves)
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             selected = connection.execute(query.where(where).order_by(c.id)).all()
         return [
             StoredCampaign(r.id, json.loads(r.spec), State(r.state), r.round, r.machine, r.moves)
@@ -224,7 +220,7 @@ class SqlStore(ABC):
 
     def positions(self) -> dict[str, Position]:
         c = campaigns.c
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             selected = connection.execute(sa.select(c.id, c.state, c.round, c.moves)).all()
         return {r.id: Position(State(r.state), r.round, r.moves) for r in selected}
 
@@ -232,7 +228,7 @@ class SqlStore(ABC):
         c = rounds.c
         query = sa.select(c.number, c.state, c.start, c.plan, c.tally, c.closes, c.held)
         query = query.where(c.campaign == campaign).order_by(c.number)
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             selected = connection.execute(query).all()
         return [
             StoredRound(
@@ -266,7 +262,7 @@ class SqlStore(ABC):
             changes["machine"] = move.machine
         if move.release is not None:
             changes["release"] = move.release
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             update = sa.update(campaigns).where(*expected).values(changes)
             if connection.execute(update).rowcount != 1:
                 return False
@@ -295,7 +291,7 @@ class SqlStore(ABC):
         mark_untidied(connection, move)
 
     def delete(self, campaign: str, moves: int) -> bool:
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             if not self._delete(connection, campaign, moves):
                 return False
             self._announce(connection, campaign)
@@ -323,13 +319,13 @@ class SqlStore(ABC):
 
     def release(self, campaign: str) -> bytes | None:
         query = sa.select(campaigns.c.release).where(campaigns.c.id == campaign)
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             release: bytes | None = connection.scalar(query)
         return release
 
     def add_tokens(self, campaign: str, hashes: Sequence[bytes]) -> None:
         exists = sa.select(campaigns.c.id).where(campaigns.c.id == campaign)
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             if connection.scalar(exists.with_for_update(read=True)) is None:
                 raise StateError(f"campaign {campaign} was deleted; its tokens are useless")
             # Sorted, so that the order of rows does not show the order of issue.
@@ -352,7 +348,7 @@ class SqlStore(ABC):
         by_round: dict[tuple[str, int], dict[int, Batch]] = {}
         for i, batch in enumerate(batches):
             by_round.setdefault((batch.campaign, batch.round), {})[i] = batch
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             for (campaign, number), members in sorted(by_round.items()):
                 round_ = connection.execute(
                     self._round_to_add, {"campaign": campaign, "number": number}
@@ -439,7 +435,7 @@ class SqlStore(ABC):
         query = _page_query(self._table(key))
         while True:
             # One query per page: no transaction stays open while the caller uses a page.
-            with self._read(WORK_SECONDS) as connection:
+            with self._read(limits.WORK_SECONDS) as connection:
                 selected = connection.execute(query, {"key": key, "after": after, "block": block})
                 page = [Row._make(r) for r in selected]
             if page:
@@ -450,7 +446,7 @@ class SqlStore(ABC):
 
     def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
         c = reports.c
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             of_campaign = sa.select(rounds.c.key).where(rounds.c.campaign == campaign)
             keys = list(connection.scalars(of_campaign))
             # The table of all rounds: one round's own table may be deleted at any moment.
@@ -460,7 +456,7 @@ class SqlStore(ABC):
     def count(self, campaign: str, number: int) -> int:
         key = self.round_key(campaign, number)
         query = sa.text(f"SELECT count(*) FROM {self._table(key)} WHERE round_key = :key")
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
 
     def answers(self, campaign: str, number: int) -> dict[int, int]:
@@ -469,7 +465,7 @@ class SqlStore(ABC):
             f"SELECT question, count(*) FROM {self._table(key)} "
             "WHERE round_key = :key GROUP BY question"
         )
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             counts = connection.execute(query, {"key": key})
             return {int(question): int(count) for question, count in counts}
 
@@ -481,7 +477,7 @@ class SqlStore(ABC):
         return count, digest
 
     def settle(self, campaign: str, number: int) -> None:
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             connection.execute(self._round_locked, {"campaign": campaign, "number": number})
 
     # --- tidying --------------------------------------------------------------------------
@@ -496,12 +492,12 @@ class SqlStore(ABC):
         """Return the keys and numbers of closed rounds that are not tidied yet."""
         marked = facts.c.name == sa.literal(UNTIDIED) + sa.cast(rounds.c.key, sa.Text)
         query = sa.select(rounds.c.key, rounds.c.number).join(facts, marked)
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             selected = connection.execute(query.where(sa.true() if where is None else where))
             return {r.key: r.number for r in selected}
 
     def _tidy(self, keys: set[int]) -> None:
-        with self._guarded(TIDY_SECONDS):
+        with self._guarded(limits.TIDY_SECONDS):
             self._rewrite(sorted(keys))
 
     def _tidied(self, keys: Sequence[int]) -> None:
@@ -520,7 +516,7 @@ class SqlStore(ABC):
             )
 
     def check(self) -> None:
-        with self._guarded(ANSWER_SECONDS):
+        with self._guarded(limits.ANSWER_SECONDS):
             self._check_writable()
 
     def _insert_round(self, connection: Connection, added: StoredRound) -> None:
@@ -537,7 +533,7 @@ class SqlStore(ABC):
         """
         c = rounds.c
         query = sa.select(c.key).where(c.campaign == campaign, c.number == number)
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             key: int | None = connection.scalar(query)
         if key is None:
             raise InputError(
@@ -552,7 +548,7 @@ def until_unread(unread: Callable[[], bool]) -> None:
     Raises:
         StoreUntidy: Another session kept reading for `READER_SECONDS`.
     """
-    deadline = time.monotonic() + READER_SECONDS
+    deadline = time.monotonic() + limits.READER_SECONDS
     while not unread():
         if time.monotonic() > deadline:
             raise StoreUntidy(

@@ -20,8 +20,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from dither.collector import limits
 from dither.collector.sql_store import SqlStore, store_failure, until_unread
-from dither.collector.store import ANSWER_SECONDS, Row, StoreFull, StoreUnavailable
+from dither.collector.store import Row, StoreFull, StoreUnavailable
 from dither.errors import InputError
 from dither.private_files import make_private, tighten
 
@@ -62,7 +63,7 @@ class SqliteStore(SqlStore):
             "sqlite://",
             creator=self._connect,
             poolclass=sa.QueuePool,
-            pool_timeout=ANSWER_SECONDS,
+            pool_timeout=limits.ANSWER_SECONDS,
             hide_parameters=True,
         )
         sa.event.listen(engine, "begin", _begin)
@@ -84,7 +85,7 @@ class SqliteStore(SqlStore):
     def _connect(self) -> sqlite3.Connection:
         """Open a connection whose waits for locks are limited, so `_within` need not be."""
         driver = sqlite3.connect(
-            self._path, timeout=ANSWER_SECONDS, check_same_thread=False, isolation_level=None
+            self._path, timeout=limits.ANSWER_SECONDS, check_same_thread=False, isolation_level=None
         )
         try:
             _make_durable(driver)
@@ -165,7 +166,7 @@ class SqliteStore(SqlStore):
             )
 
     @contextmanager
-    def _my_turn(self, seconds: float = ANSWER_SECONDS) -> Iterator[None]:
+    def _my_turn(self, seconds: float = limits.ANSWER_SECONDS) -> Iterator[None]:
         if not self._turn.acquire(timeout=seconds):
             raise StoreUnavailable("the database is being rewritten after a round was closed")
         try:
@@ -222,7 +223,7 @@ def _busy_timeout(driver: sqlite3.Connection, seconds: float) -> Iterator[None]:
     try:
         yield
     finally:
-        driver.execute(f"PRAGMA busy_timeout = {int(1000 * ANSWER_SECONDS)}")
+        driver.execute(f"PRAGMA busy_timeout = {int(1000 * limits.ANSWER_SECONDS)}")
 
 
 def _begin(connection: Connection) -> None:

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PlanOf = Callable[[str, int], Plan]  # of a campaign and the number of a round
 
-# The longest waits for the database, in seconds, by the kind of work.
-ANSWER_SECONDS = 5.0  # an upload, a health check, a read for a page
-WORK_SECONDS = 60.0  # one step of an operator: a move, a count, a page of reports
-TIDY_SECONDS = 900.0  # rewriting a round
-LAYOUT_SECONDS = 3600.0  # migrating a store of an earlier layout
-
 
 class StoreUnavailable(DitherError):
     """The database cannot be reached or failed; it is unknown what was written. Try again later."""
@@ -219,7 +213,7 @@ class Store(Protocol):
 
     Every method commits before it returns; none leaves a partial change. No method waits
     without a limit: methods that serve senders return within `ANSWER_SECONDS`, the others
-    within the limits above.
+    within the other limits of `dither.collector.limits`.
 
     Attributes:
         shared: Other collectors may use the store at the same time.

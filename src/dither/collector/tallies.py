@@ -36,26 +36,15 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from dither.collector import limits
 from dither.collector.layout import Transaction, rounds, running
-from dither.collector.store import (
-    ANSWER_SECONDS,
-    TIDY_SECONDS,
-    WORK_SECONDS,
-    Batch,
-    InTurn,
-    Outcome,
-    PlanOf,
-    Row,
-    Store,
-    StoreUnavailable,
-)
+from dither.collector.store import Batch, InTurn, Outcome, PlanOf, Row, Store, StoreUnavailable
 from dither.mechanisms import PackedReports
 from dither.reports import Plan
 from dither.tally import RoundTally, tally_from_bytes, zero
 
 # Adding one report at a time costs as much as adding thousands: NumPy calls dominate.
 _FOLD_REPORTS = 4096
-_PAGE = 1 << 14  # reports read at a time while a running tally is counted
 _TRIES = 3  # counts that failing commits may invalidate before a read fails
 
 
@@ -226,9 +215,9 @@ class LocalTallies:
             # A commit that timed out may still succeed until `settle` returns. Its reports
             # would be duplicates when they are sent again, and would never be counted.
             self._store.settle(campaign, plan.round)
-            for page in chain(self._store.reports(campaign, plan.round, _PAGE), [[]]):
+            for page in chain(self._store.reports(campaign, plan.round, limits.TALLY_PAGE), [[]]):
                 _add_rows(tally, page)
-                last = len(page) < _PAGE
+                last = len(page) < limits.TALLY_PAGE
                 missed = self._in_turn(partial(page_read, page, last))
                 if last or missed is None:
                     return
@@ -238,7 +227,6 @@ class LocalTallies:
             raise
 
 
-_WAIT_SECONDS = 2.0  # for other collectors to publish their counts
 _POLL_SECONDS = 0.02
 _SHARED_PAGE = 1 << 16
 _ADDS = (
@@ -301,19 +289,19 @@ class Epochs:
     def current(self, keys: list[int]) -> dict[int, int]:
         """Return the current epochs of rounds."""
         query = sa.select(rounds.c.key, rounds.c.epoch).where(rounds.c.key.in_(keys))
-        with self._read(ANSWER_SECONDS) as connection:
+        with self._read(limits.ANSWER_SECONDS) as connection:
             return {r.key: r.epoch for r in connection.execute(query)}
 
     def parts(self, key: int) -> list[_Part]:
         """Return the recorded parts of a round's tally."""
         c = running.c
         query = sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key)
-        with self._read(WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as connection:
             return [_Part._make(r) for r in connection.execute(query)]
 
     def end(self, campaign: str, number: int) -> None:
         """End a round's epoch, between two transactions that add to it."""
-        with self._write(ANSWER_SECONDS) as connection:
+        with self._write(limits.ANSWER_SECONDS) as connection:
             self._end(connection, campaign, number)
 
     def _end(self, connection: Connection, campaign: str, number: int) -> tuple[int, int]:
@@ -328,14 +316,14 @@ class Epochs:
         """Store what this process counted in an epoch that has ended."""
         c = running.c
         mine = (c.round_key == key, c.epoch == epoch, c.worker == self.worker)
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             connection.execute(sa.update(running).where(*mine).values(tally=tally))
         self._recorded.discard((key, epoch))
 
     def replace(self, key: int, epoch: int, tally: bytes) -> None:
         """Replace all parts up to an epoch by their sum."""
         c = running.c
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             connection.execute(sa.delete(running).where(c.round_key == key, c.epoch <= epoch))
             connection.execute(
                 sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally)
@@ -343,7 +331,7 @@ class Epochs:
 
     def forget(self, key: int) -> None:
         """Delete all parts of a round, so that the next read counts its reports."""
-        with self._write(WORK_SECONDS) as connection:
+        with self._write(limits.WORK_SECONDS) as connection:
             connection.execute(sa.delete(running).where(running.c.round_key == key))
 
     @contextmanager
@@ -351,9 +339,9 @@ class Epochs:
         self, campaign: str, number: int
     ) -> Iterator[tuple[int, int, Iterator[list[Row]]]]:
         """End the epoch; yield the round's key, that epoch, and all reports stored until then."""
-        with self._read(TIDY_SECONDS) as plain:
+        with self._read(limits.TIDY_SECONDS) as plain:
             snapshot = plain.execution_options(isolation_level="REPEATABLE READ")
-            with self._write(ANSWER_SECONDS) as connection:
+            with self._write(limits.ANSWER_SECONDS) as connection:
                 key, epoch = self._end(connection, campaign, number)
                 # The first statement fixes what the snapshot sees. The lock is still held, so
                 # no transaction that adds reports is in progress.
@@ -489,7 +477,7 @@ class SharedTallies:
 
     def _await_parts(self, key: int) -> list[_Part]:
         """Return the parts of ended epochs, once all are published or the wait is over."""
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + limits.PUBLISH_WAIT_SECONDS
         while True:
             current = self._epochs.current([key])[key]
             ended = [part for part in self._epochs.parts(key) if part.epoch < current]

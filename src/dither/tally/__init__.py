@@ -1,5 +1,9 @@
-"""5. Tallies: the only thing that storage, clusters and estimators exchange."""
+"""Tallies: the only thing that storage, clusters and estimators exchange.
 
+`dither.tally.counting` counts files of reports into them, `dither.tally.spark` on a cluster.
+"""
+
+from dither.tally.archive import decoding, pack, unpack
 from dither.tally.tally import (
     CountTally,
     PatternTally,
@@ -15,7 +19,10 @@ __all__ = [
     "PatternTally",
     "RoundTally",
     "check_tally",
+    "decoding",
+    "pack",
     "report_bits",
     "tally_from_bytes",
+    "unpack",
     "zero",
 ]

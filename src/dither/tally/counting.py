@@ -180,7 +180,7 @@ def _each_once(table: pa.Table) -> pa.Table:
     return ordered.filter(pa.array(np.concatenate([[True], new])))
 
 
-def count_table(plan: Plan, table: pa.Table) -> Counted:
+def _count_table(plan: Plan, table: pa.Table) -> Counted:
     """The tally of reports of which no other table has the ids."""
     good = table.filter(pa.array(possible(plan, table)))
     once = _each_once(good)
@@ -201,11 +201,11 @@ def count_all(
         at_once: The largest number of reports in memory.
     """
     if rows <= at_once:
-        return count_table(plan, pa.concat_tables([COLUMNS.empty_table(), *tables]))
+        return _count_table(plan, pa.concat_tables([COLUMNS.empty_table(), *tables]))
     total = Counted(zero(plan))
     with TemporaryDirectory(prefix="dither-tally-") as scratch:
         for part in _partition_by_id(tables, -(-rows // at_once), Path(scratch)):
-            total = total.merge(count_table(plan, part))
+            total = total.merge(_count_table(plan, part))
     return total
 
 
@@ -237,7 +237,7 @@ _MAX_FOLDERS = 128
 _NAME = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-[0-9]+-[0-9a-f]{8}\.parquet")
 
 
-def place_of(address: str) -> tuple[Any, str]:
+def _place_of(address: str) -> tuple[Any, str]:
     """The file system of a path or an fsspec address, and the path in it."""
     if not address or any("\ud800" <= letter <= "\udfff" for letter in address):
         raise InputError(
@@ -357,7 +357,7 @@ class _RoundExport:
 
 def begin_export(address: str, campaign: str, plan: Plan) -> _RoundExport:
     """List the existing files of a round and write its plan."""
-    filesystem, base = place_of(address)
+    filesystem, base = _place_of(address)
     folder = f"{base.rstrip('/')}/campaign={campaign}/round={plan.round}"
     text, temporary = json.dumps(plan.to_json()), f"{folder}/{_hidden('plan.json')}"
     with _writing_to(folder):
@@ -421,7 +421,7 @@ def find_reports(paths: Sequence[str], plan: Plan) -> list[_ExportedFile]:
     campaigns: dict[str, str] = {}
     wanted = _sha256(plan.to_json())
     for given in paths:
-        filesystem, path = place_of(given)
+        filesystem, path = _place_of(given)
         try:
             named = report_files(
                 given, _entries(filesystem, path), partial(_files_below, filesystem)

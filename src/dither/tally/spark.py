@@ -59,22 +59,8 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         ) from None
     local = find_reports([path for path in paths if "://" not in path], plan)
     addresses = [path for path in paths if "://" in path]
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     mine = SparkSession.getActiveSession() is None
-    builder = SparkSession.builder.appName("dither tally")
-    # Otherwise spark-submit's, by default local[*].
-    if master is not None:
-        builder = builder.master(master)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:  # Java's, of many kinds
-        raise DitherError(f"Spark cannot start: {' '.join(str(error).split())[:200]}") from None
+    session = _start_session(SparkSession.builder, master)
     if mine:
         session.sparkContext.setLogLevel("ERROR")
     text = json.dumps(plan.to_json())
@@ -111,6 +97,21 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     return Counted(
         tally_from_bytes(tally), counted, int(digest, 16), rows - sound_rows, sound_rows - counted
     )
+
+
+def _start_session(builder: Any, master: str | None) -> Any:
+    """The active Spark session, or a new one."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = builder.appName("dither tally")
+    # Otherwise spark-submit's, by default local[*].
+    if master is not None:
+        builder = builder.master(master)
+    builder = builder.config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # Java's, of many kinds
+        raise DitherError(f"Spark cannot start: {' '.join(str(error).split())[:200]}") from None
 
 
 def _files_at(session: Any, given: str) -> list[str]:

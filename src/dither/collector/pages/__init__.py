@@ -18,13 +18,7 @@ from dither.collector.collector import Collector
 from dither.collector.pages.answers import SECURITY, failed, missing, page, shown_origin
 from dither.collector.pages.assets import asset, assets
 from dither.collector.pages.campaigns import campaign_routes
-from dither.collector.pages.console import (
-    Console,
-    SignInNeeded,
-    ask_to_sign_in,
-    operator_pages,
-    signing_routes,
-)
+from dither.collector.pages.console import Console, add_console
 from dither.collector.pages.new_campaign import new_campaign_routes
 from dither.collector.pages.progress import spoken_schema, title_of, until
 from dither.collector.pages.releases import release_pages
@@ -46,9 +40,9 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(_participant_routes(collector))
     app.include_router(release_pages(collector))
     console = Console(collector)
-    for routes in (signing_routes, new_campaign_routes, campaign_routes, operator_pages):
-        app.include_router(routes(console))
-    app.add_exception_handler(SignInNeeded, ask_to_sign_in)
+    add_console(app, console)
+    app.include_router(new_campaign_routes(console))
+    app.include_router(campaign_routes(console))
     _answer_browsers(app)
 
 

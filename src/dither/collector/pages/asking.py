@@ -1,11 +1,10 @@
-"""Forms for questions about a release, and their answers as charts and tables.
+"""The form for questions about a release, and their answers as charts and tables.
 
-Forms are plain GET, so the address is the question. About a table, `by` names its
-attributes, `w0=2` ticks the third value of the first attribute for `where`, `w3from`
-and `w3below` are ends of a range, and `g...` does the same for `given`. `where` and
-`given` are typed expressions that are joined to them. About one number, `from` and `to`
-are the ends of a range (the default is the end of the public range); `quantiles`,
-`bins` and `figure` are as in the API. No input is trusted: unknown attributes and
+The form is plain GET, so the address is the question. `by` names attributes, `w0=2` ticks
+the third value of the first attribute for `where`, `w3from` and `w3below` are ends of a
+range, and `g...` does the same for `given`. `where` and `given` are typed expressions that
+are joined to them. A release about one number has neither `by` nor `given` in its form, and
+`quantiles`, `bins` and `figure` as in the API. No input is trusted: unknown attributes and
 values are ignored, and the release's parser checks the rest.
 """
 
@@ -31,6 +30,7 @@ MAX_BOXES = 30
 # Values in such a list; others need an expression.
 MAX_LISTED = 500
 MAX_BY = 3
+_NUMBER_TEXTS = ("quantiles", "bins", "figure")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Box:
 
 
 @dataclass(frozen=True)
-class Field:
+class _Field:
     """One attribute in the form, under the name that its parameters begin with."""
 
     name: str
@@ -64,21 +64,26 @@ class Field:
 
 @dataclass(frozen=True)
 class Form:
-    """The form as it was filled in, and the question that it asks."""
+    """The form as it was filled in, and the question that it asks.
+
+    Attributes:
+        number: The name of the number, if the release is about one.
+    """
 
     by: tuple[str, ...]
     where: str
     given: str
-    filters: Sequence[Field]
-    conditions: Sequence[Field]
+    filters: Sequence[_Field]
+    conditions: Sequence[_Field]
     question: Question
     attributes: Sequence[str]
-    template: ClassVar[str] = "release_ask.html"
+    number: str = ""
+    figures: ClassVar[Sequence[str]] = FIGURES
 
     @property
     def asks(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.question.by or self.question.where)
+        return bool(self.parameters)
 
     @property
     def places(self) -> range:
@@ -87,33 +92,61 @@ class Form:
 
     @property
     def parameters(self) -> list[tuple[str, str]]:
-        """The question as query parameters of the API."""
-        conditions = (("where", self.question.where), ("given", self.question.given))
-        by = [("by", name) for name in self.question.by]
-        return by + [(name, text) for name, text in conditions if text]
+        """The question as query parameters of the API; empty if nothing is asked."""
+        asked = self.question
+        texts = [(name, getattr(asked, name)) for name in ("where", *_NUMBER_TEXTS)]
+        parts = [("by", name) for name in asked.by]
+        parts += [(name, text) for name, text in texts if text]
+        if parts and asked.given:
+            parts.append(("given", asked.given))
+        return parts
 
     @property
     def python(self) -> str:
         """Python code for the same answer."""
-        arguments = [f"{name}={text!r}" for name, text in self.parameters if name != "by"]
-        by = self.question.by
-        if by:
-            return _load_and(f"table({', '.join([repr(list(by)), *arguments])})")
-        return _load_and(f"query({', '.join(arguments)})")
+        asked = self.question
+        conditions = (("where", asked.where), ("given", asked.given))
+        arguments = [f"{name}={text!r}" for name, text in conditions if text]
+        if asked.by:
+            call = f"table({', '.join([repr(list(asked.by)), *arguments])})"
+        elif asked.quantiles:
+            call = f"quantile({self.number!r}, [{asked.quantiles}])"
+        elif asked.bins:
+            bins = f"[{asked.bins}]" if "," in asked.bins else asked.bins
+            call = f"number.answer({bins})"
+        elif asked.figure:
+            call = "mean()" if asked.figure == "mean" else f"number.{asked.figure}()"
+        else:
+            call = f"query({', '.join(arguments)})"
+        load = 'release = dither.load_release("release")  # folder.zip, unpacked'
+        return f"import dither\n\n{load}\nrelease.{call}"
 
 
-def read_form(schema: Schema, asked: Sequence[tuple[str, str]]) -> Form:
-    """The form that an address fills in."""
+def read_form(schema: Schema, asked: Sequence[tuple[str, str]], number: str = "") -> Form:
+    """The form that an address fills in.
+
+    Args:
+        schema: The release's schema.
+        asked: The parameters of the address.
+        number: The name of the number, if the release is about one.
+    """
     values: dict[str, list[str]] = {}
     for name, value in asked:
         values.setdefault(name, []).append(value.strip())
-    by = tuple(dict.fromkeys(name for name in values.get("by", ()) if name in schema.names))[
-        :MAX_BY
-    ]
-    where, given = (next(iter(values.get(name, ())), "") for name in ("where", "given"))
-    filters, conditions = (
-        [_field(f"{side}{i}", a, values) for i, a in enumerate(schema)] for side in "wg"
-    )
+    first = {name: given[0] for name, given in values.items()}
+    where, given = first.get("where", ""), first.get("given", "")
+    filters = [_field(f"w{i}", attribute, values) for i, attribute in enumerate(schema)]
+    if number:
+        question = Question(
+            where=_joined(schema, filters, where),
+            quantiles=first.get("quantiles", ""),
+            bins=first.get("bins", ""),
+            figure=first.get("figure", ""),
+        )
+        return Form((), where, "", filters, (), question, (), number)
+    chosen = dict.fromkeys(name for name in values.get("by", ()) if name in schema.names)
+    by = tuple(chosen)[:MAX_BY]
+    conditions = [_field(f"g{i}", attribute, values) for i, attribute in enumerate(schema)]
     question = Question(
         where=_joined(schema, filters, where),
         given=_joined(schema, conditions, given),
@@ -122,12 +155,7 @@ def read_form(schema: Schema, asked: Sequence[tuple[str, str]]) -> Form:
     return Form(by, where, given, filters, conditions, question, schema.names)
 
 
-def _load_and(call: str) -> str:
-    load = 'release = dither.load_release("release")  # folder.zip, unpacked'
-    return f"import dither\n\n{load}\nrelease.{call}"
-
-
-def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]]) -> Field:
+def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]]) -> _Field:
     ranged = attribute.on_line and not attribute.cycles
     ticked = set(values.get(name, ()))
     words = answers(attribute)
@@ -135,7 +163,7 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
     codes = range(attribute.answers, len(words)) if ranged else range(min(len(words), MAX_LISTED))
     boxes = [_Box(code, words[code], str(code) in ticked) for code in codes]
     ends = (attribute.edges[0], attribute.edges[-1]) if ranged else ()
-    return Field(
+    return _Field(
         name,
         attribute.name,
         question_of(attribute),
@@ -148,7 +176,7 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
     )
 
 
-def _joined(schema: Schema, fields: Sequence[Field], typed: str) -> str | None:
+def _joined(schema: Schema, fields: Sequence[_Field], typed: str) -> str | None:
     """The expression of all fields and the typed one."""
     expressions = [_expression(schema[field.attribute], field) for field in fields]
     parts = [expression for expression in expressions if expression]
@@ -157,8 +185,8 @@ def _joined(schema: Schema, fields: Sequence[Field], typed: str) -> str | None:
     return " and ".join(parts) or None
 
 
-def _expression(attribute: Attribute, field: Field) -> str:
-    name = attribute_name(attribute.name)
+def _expression(attribute: Attribute, field: _Field) -> str:
+    name = _attribute_name(attribute.name)
     chosen = [_literal(attribute, box.code) for box in field.boxes if box.ticked]
     parts = []
     if field.from_:
@@ -174,7 +202,7 @@ def _expression(attribute: Attribute, field: Field) -> str:
     return f"({ranged} or {listed})" if ranged else listed
 
 
-def attribute_name(name: str) -> str:
+def _attribute_name(name: str) -> str:
     """An attribute in an expression."""
     plain = (
         name.isidentifier()
@@ -200,75 +228,6 @@ def _end(attribute: Attribute, typed: str) -> str:
     except ValueError:
         return repr(typed)
     return typed.lstrip("+")
-
-
-_WHOLE = ("quantiles", "bins", "figure")
-
-
-@dataclass(frozen=True)
-class NumberForm:
-    """The forms as they were filled in, and the question that they ask."""
-
-    from_: str
-    to: str
-    quantiles: str
-    bins: str
-    figure: str
-    low: str
-    high: str
-    number: str = "number"
-    figures: ClassVar[Sequence[str]] = FIGURES
-    template: ClassVar[str] = "release_ask_number.html"
-
-    @property
-    def asks(self) -> bool:
-        """Whether anything is asked."""
-        return bool(self.parameters)
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        """The question as programs write it in an address."""
-        ends = (
-            [("range", f"{self.from_ or self.low},{self.to or self.high}")]
-            if self.from_ or self.to
-            else []
-        )
-        return ends + [(name, text) for name in _WHOLE if (text := getattr(self, name))]
-
-    @property
-    def question(self) -> Question:
-        """The question as a release reads it."""
-        asked = dict(self.parameters)
-        return Question(
-            range=(asked["range"],) if "range" in asked else (),
-            quantiles=asked.get("quantiles", ""),
-            bins=asked.get("bins", ""),
-            figure=asked.get("figure", ""),
-        )
-
-    @property
-    def python(self) -> str:
-        """Python code for the same answer."""
-        name, text = next(iter(self.parameters), ("", ""))
-        calls = {
-            "range": f"number.range({text.replace(',', ', ')})",
-            "quantiles": f"quantile({self.number!r}, [{text}])",
-            "bins": f"number.answer([{text}])" if "," in text else f"number.answer({text})",
-            "figure": "mean()" if text == "mean" else f"number.{text}()",
-        }
-        return _load_and(calls.get(name, ""))
-
-
-def read_number_form(
-    asked: Sequence[tuple[str, str]], ends: Sequence[float], number: str = "number"
-) -> NumberForm:
-    """The forms that an address fills in; `ends` are those of the range of the `number`."""
-    values: dict[str, str] = {}
-    for name, value in asked:
-        values.setdefault(name, value.strip())
-    low, high = (f"{end:.15g}" for end in ends)
-    texts = {name: values.get(name, "") for name in ("to", *_WHOLE)}
-    return NumberForm(from_=values.get("from", ""), low=low, high=high, number=number, **texts)
 
 
 # Rows of an answer in its chart.

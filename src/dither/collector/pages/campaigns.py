@@ -288,31 +288,40 @@ def campaign_routes(console: Console) -> APIRouter:
             return go(f"/console/c/{campaign}/ask/{action}")
         return await pages.act(request, form, campaign, action)
 
+    _add_files(routes, pages)
+    return routes
+
+
+def _add_files(routes: APIRouter, pages: _CampaignPages) -> None:
+    """Add what an operator downloads: tickets and the release."""
+    signed_in, sent = Depends(pages.console.session), Depends(pages.console.form)
+
     @routes.post("/console/c/{campaign}/tokens")
     async def tokens(request: Request, campaign: str, form: Form = sent) -> Response:
         count = _whole(form.text("count"), 0) or 0
         try:
-            issue = console.collector.campaigns.issue_tokens
-            issued = await console.change(form, "issue-tokens", lambda: issue(campaign, count))
+            issue = pages.collector.campaigns.issue_tokens
+            issued = await pages.console.change(
+                form, "issue-tokens", lambda: issue(campaign, count)
+            )
         except DitherError as error:
             return await pages.show(request, form.session, campaign, str(error))
-        link = _participant_link(request, console.collector.public_url, campaign)
+        link = _participant_link(request, pages.collector.public_url, campaign)
         lines = "".join(
             f"{link}#{token}\r\n" if form.text("as") == "links" else f"{token}\r\n"
             for token in issued
         )
-        name = f"tickets-{campaign[:8]}.txt"
-        headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
-        return Response(lines, media_type="text/plain; charset=ascii", headers=headers)
+        return _file(lines, f"tickets-{campaign[:8]}.txt", "text/plain; charset=ascii")
 
     @routes.get("/console/c/{campaign}/release.zip")
     async def release(campaign: str, session: Session = signed_in) -> Response:
-        data = await run_in_threadpool(console.collector.campaigns.release, campaign)
-        name = f"release-{campaign[:8]}.zip"
-        headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
-        return Response(data, media_type="application/zip", headers=headers)
+        data = await run_in_threadpool(pages.collector.campaigns.release, campaign)
+        return _file(data, f"release-{campaign[:8]}.zip", "application/zip")
 
-    return routes
+
+def _file(content: str | bytes, name: str, media_type: str) -> Response:
+    headers = {**SECURITY, "content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def _participant_link(request: Request, public_url: str | None, campaign: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -21,18 +21,11 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from dither.collector.access import (
-    Access,
-    check_form,
-    check_origin,
-    clear_cookie,
-    cookie_name,
-    set_cookie,
-)
+from dither.collector import limits
+from dither.collector.access import Access, cookie_name, on_loopback
 from dither.collector.audit import acting
 from dither.collector.collector import Collector
-from dither.collector.connections import BODY_SECONDS
-from dither.collector.keys import Session, SignInRefused, TooManySignIns
+from dither.collector.keys import Session
 from dither.collector.pages.answers import SECURITY, page
 from dither.collector.pages.progress import title_of
 from dither.collector.problems import Problem
@@ -50,7 +43,7 @@ _SECTIONS = (
 )
 
 
-class SignInNeeded(Exception):
+class _SignInNeeded(Exception):
     """The request has no session; `wanted` is the requested page."""
 
     def __init__(self, wanted: str) -> None:
@@ -87,7 +80,7 @@ class Console:
         """Return the session; a dependency of every page."""
         session = await self.access.session(request)
         if session is None:
-            raise SignInNeeded(request.url.path)
+            raise _SignInNeeded(request.url.path)
         return session
 
     async def form(self, request: Request) -> AsyncIterator[Form]:
@@ -100,7 +93,7 @@ class Console:
         fields = await _read_form(request, _FORM_SECONDS, max_files=1, max_fields=_MAX_FIELDS)
         try:
             csrf = fields.get("csrf", "")
-            check_form(request, session, csrf if isinstance(csrf, str) else "")
+            _check_form(request, session, csrf if isinstance(csrf, str) else "")
             yield Form(session, fields)
         finally:
             await fields.close()
@@ -120,6 +113,31 @@ class Console:
         """Render a page of the console."""
         bar = [(address, name, address == here) for address, name in _SECTIONS]
         return page(template, title=title, bar=bar, session=session, **values)
+
+
+def _check_form(request: Request, session: Session, csrf: str) -> None:
+    """Refuse a form that comes from another site or from a reader."""
+    _check_origin(request)
+    if not session.allows(csrf):
+        raise Problem("forbidden", "the form belongs to another session; reload the page")
+    if not session.principal.may_change:
+        raise Problem("forbidden", f"the key {session.principal.name!r} may only read")
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse a form from a page of another origin, as browsers declare it.
+
+    Our pages send no referrer, and browsers then send "null" as the origin of their forms;
+    Sec-Fetch-Site distinguishes these from forms of other sites.
+    """
+    origin, host = request.headers.get("origin"), request.headers.get("host", "")
+    elsewhere = origin not in (None, "null") and origin.partition("://")[2] != host
+    elsewhere = elsewhere or (origin == "null" and "sec-fetch-site" not in request.headers)
+    if elsewhere or request.headers.get("sec-fetch-site", "same-origin") not in (
+        "same-origin",
+        "none",
+    ):
+        raise Problem("forbidden", "the form was sent from another site")
 
 
 async def _read_form(request: Request, seconds: float, max_files: int, max_fields: int) -> FormData:
@@ -144,7 +162,30 @@ def go(address: str) -> Response:
     return RedirectResponse(address, 303, SECURITY)
 
 
-PAGE = 100  # entries of the audit log
+def _set_cookie(request: Request, response: Response, value: str) -> None:
+    """Set the session's cookie: not for scripts, same-site, and over TLS except on loopback."""
+    secure = not on_loopback(request)
+    name = cookie_name(request)
+    response.set_cookie(
+        name,
+        value,
+        limits.SESSION_SECONDS,
+        path="/",
+        secure=secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _clear_cookie(request: Request, response: Response) -> None:
+    """Remove the session's cookie."""
+    secure = not on_loopback(request)
+    response.delete_cookie(
+        cookie_name(request), path="/", secure=secure, httponly=True, samesite="strict"
+    )
+
+
+_AUDIT_PAGE = 100  # entries
 _CONSOLE_PATH = re.compile(r"/console(/[a-z0-9/-]*)?")
 _MAX_KEY = 1024  # characters
 
@@ -160,54 +201,55 @@ def _console_path(wanted: str) -> str:
     return wanted if _CONSOLE_PATH.fullmatch(wanted) else "/console"
 
 
-async def ask_to_sign_in(request: Request, error: Exception) -> Response:
+async def _ask_to_sign_in(request: Request, error: Exception) -> Response:
     """Answer a request without a session by the sign-in page."""
-    wanted = error.wanted if isinstance(error, SignInNeeded) else "/console"
+    wanted = error.wanted if isinstance(error, _SignInNeeded) else "/console"
     return _sign_in_page(wanted if request.method == "GET" else "/console", status=401)
 
 
-def signing_routes(console: Console) -> APIRouter:
+def _signing_routes(console: Console) -> APIRouter:
     """Return the routes for signing in and out."""
     routes = APIRouter(include_in_schema=False)
     sessions = console.collector.sessions
 
     @routes.post("/console/sign-in")
     async def sign_in(request: Request) -> Response:
-        check_origin(request)
-        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
+        _check_origin(request)
+        fields = await _read_form(request, limits.BODY_SECONDS, max_files=0, max_fields=10)
         key, wanted = fields.get("key", ""), fields.get("wanted", "")
         assert isinstance(key, str)
         assert isinstance(wanted, str)
         try:
             value, _ = await run_in_threadpool(sessions.sign_in, key[:_MAX_KEY])
-        except SignInRefused:
-            return _sign_in_page(wanted, "This is not a key of this collector.", 403)
-        except TooManySignIns as error:
-            return _sign_in_page(wanted, f"{str(error).capitalize()}.", 429)
+        except Problem as error:
+            status = {"unauthorised": 403, "too-many-sign-ins": 429}.get(error.cause)
+            if status is None:
+                raise
+            return _sign_in_page(wanted, f"{str(error).capitalize()}.", status)
         response = go(_console_path(wanted))
-        set_cookie(request, response, value)
+        _set_cookie(request, response, value)
         return response
 
     @routes.post("/console/sign-out")
     async def sign_out(request: Request) -> Response:
         session = await console.session(request)
-        fields = await _read_form(request, BODY_SECONDS, max_files=0, max_fields=10)
-        check_origin(request)
+        fields = await _read_form(request, limits.BODY_SECONDS, max_files=0, max_fields=10)
+        _check_origin(request)
         csrf = fields.get("csrf", "")
         if isinstance(csrf, str) and session.allows(csrf):
             cookie = request.cookies.get(cookie_name(request), "")
             await run_in_threadpool(sessions.sign_out, cookie)
         response = go("/console")
-        clear_cookie(request, response)
+        _clear_cookie(request, response)
         return response
 
     return routes
 
 
-def operator_pages(console: Console) -> APIRouter:
-    """Return the routes for keys and the audit log."""
+def _key_pages(console: Console) -> APIRouter:
+    """Return the routes for keys."""
     routes = APIRouter(include_in_schema=False)
-    keys, store = console.collector.keys, console.collector.store
+    keys = console.collector.keys
     signed_in, sent = Depends(console.session), Depends(console.form)
 
     async def show_keys(
@@ -247,15 +289,24 @@ def operator_pages(console: Console) -> APIRouter:
             return await show_keys(form.session, str(error))
         return go("/console/keys")
 
+    return routes
+
+
+def _audit_pages(console: Console) -> APIRouter:
+    """Return the route of the audit log."""
+    routes = APIRouter(include_in_schema=False)
+    store = console.collector.store
+    signed_in = Depends(console.session)
+
     @routes.get("/console/audit")
     async def audit(request: Request, session: Session = signed_in) -> Response:
         given = request.query_params.get("before", "")
         before = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
-        entries = await run_in_threadpool(store.audit.entries, None, before, PAGE)
+        entries = await run_in_threadpool(store.audit.entries, None, before, _AUDIT_PAGE)
         titles = {
             entry.campaign: _title(console, entry.campaign) for entry in entries if entry.campaign
         }
-        older = entries[-1].number if len(entries) == PAGE else None
+        older = entries[-1].number if len(entries) == _AUDIT_PAGE else None
         return console.page(
             "audit.html",
             session,
@@ -274,3 +325,10 @@ def _title(console: Console, campaign: str) -> str:
         return title_of(console.collector.campaigns.get(campaign))
     except DitherError:
         return campaign
+
+
+def add_console(app: FastAPI, console: Console) -> None:
+    """Add the pages for signing in and out, for keys and for the audit log."""
+    for routes in (_signing_routes, _key_pages, _audit_pages):
+        app.include_router(routes(console))
+    app.add_exception_handler(_SignInNeeded, _ask_to_sign_in)

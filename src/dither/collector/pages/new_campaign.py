@@ -145,7 +145,7 @@ def _outlook(schema: Schema, participants: int, epsilon: float) -> _Outlook:
     return _Outlook(expected, tuple(curves))
 
 
-def outlook_chart(outlook: _Outlook) -> Markup:
+def _outlook_chart(outlook: _Outlook) -> Markup:
     """One line for each epsilon, errors and participants both on a scale of tens; the chosen one stands out."""
     spots = sorted({n for _, points in outlook.curves for n, _ in points})
     errors = [max(error, 1e-6) for _, points in outlook.curves for _, error in points]
@@ -202,7 +202,7 @@ _HOLDOUT = 0.05
 
 
 @dataclass(frozen=True)
-class Draft:
+class _Draft:
     """The form as it was sent: all fields as text, and the cards of the schema."""
 
     title: str = ""
@@ -264,7 +264,7 @@ class Draft:
         return int(number)
 
 
-def _read_draft(form: Form) -> Draft:
+def _read_draft(form: Form) -> _Draft:
     """Read the fields of the form."""
     names = (
         *_WORDS,
@@ -277,7 +277,48 @@ def _read_draft(form: Form) -> Draft:
         "listed",
     )
     given = {name: form.text(name) for name in names if form.text(name)}
-    return Draft(**given, schema=read_cards(form.text))
+    return _Draft(**given, schema=read_cards(form.text))
+
+
+def _show(
+    console: Console, session: Session, draft: _Draft, fault: str = "", note: str = "", **seen: Any
+) -> Response:
+    response = console.page(
+        "new_campaign.html",
+        session,
+        "/console/new",
+        title="New campaign",
+        draft=draft,
+        kinds=KINDS,
+        periods=PERIOD_NAMES,
+        methods=METHODS,
+        default_method=DEFAULT,
+        fault=fault,
+        note=note,
+        **{"outlook": None, "chart": None, "plan_fault": "", **seen},
+    )
+    response.status_code = 422 if fault else 200
+    return response
+
+
+async def _look_ahead(planner: Planner, form: Form, draft: _Draft) -> dict[str, Any] | None:
+    """Return the planner's content, or None if the same browser has sent a newer request."""
+    try:
+        schema, people, epsilon = (
+            draft.schema.schema(),
+            draft.whole("participants"),
+            draft.number("epsilon"),
+        )
+        outlook = await run_in_threadpool(
+            planner.outlook, form.session.csrf, schema, people, epsilon
+        )
+    except DitherError as error:
+        return {"outlook": None, "chart": None, "plan_fault": str(error)}
+    return (
+        None
+        if outlook is None
+        else {"outlook": outlook, "chart": _outlook_chart(outlook), "plan_fault": ""}
+    )
 
 
 def new_campaign_routes(console: Console) -> APIRouter:
@@ -286,87 +327,50 @@ def new_campaign_routes(console: Console) -> APIRouter:
     planner = Planner()
     signed_in, sent = Depends(console.session), Depends(console.form)
 
-    def show(
-        session: Session, draft: Draft, fault: str = "", note: str = "", **seen: Any
-    ) -> Response:
-        response = console.page(
-            "new_campaign.html",
-            session,
-            "/console/new",
-            title="New campaign",
-            draft=draft,
-            kinds=KINDS,
-            periods=PERIOD_NAMES,
-            methods=METHODS,
-            default_method=DEFAULT,
-            fault=fault,
-            note=note,
-            **{"outlook": None, "chart": None, "plan_fault": "", **seen},
-        )
-        response.status_code = 422 if fault else 200
-        return response
-
     @routes.get("/console/new")
     async def empty(session: Session = signed_in) -> Response:
-        return show(session, Draft())
+        return _show(console, session, _Draft())
 
     @routes.post("/console/new")
     async def act(form: Form = sent) -> Response:
         draft, wanted = _read_draft(form), form.text("do")
         if wanted == "add":
-            return show(form.session, _with_schema(draft, draft.schema.with_card()))
+            return _show(console, form.session, _with_schema(draft, draft.schema.with_card()))
         if wanted.startswith(_PREFIX) and wanted.removeprefix(_PREFIX).isdecimal():
             left = draft.schema.without(int(wanted.removeprefix(_PREFIX)[:4]))
-            return show(form.session, _with_schema(draft, left))
+            return _show(console, form.session, _with_schema(draft, left))
         if wanted not in ("draft", "open"):
-            return show(form.session, draft, **(await look_ahead(form, draft) or {}))
+            return _show(
+                console, form.session, draft, **(await _look_ahead(planner, form, draft) or {})
+            )
         campaigns = console.collector.campaigns
         try:
             draft.check_reason()
             description = draft.description(draft=wanted == "draft")
             made = await console.change(form, "create", lambda: campaigns.create(description))
         except DitherError as error:
-            return show(form.session, draft, str(error))
+            return _show(console, form.session, draft, str(error))
         return go(f"/console/c/{made.stored.id}?said=created")
 
     @routes.post("/console/new/file")
     async def from_file(form: Form = sent) -> Response:
         chosen = form.file("file")
         if chosen is None:
-            return show(form.session, Draft(), "choose a file first")
+            return _show(console, form.session, _Draft(), "choose a file first")
         try:
             schema, leaks = await run_in_threadpool(_read_file, console.collector.questions, chosen)
         except DitherError as error:
-            return show(form.session, Draft(), str(error))
+            return _show(console, form.session, _Draft(), str(error))
         note = (
             f"{sentence(LEAK_WARNING)} Look through every answer below before you go on."
             if leaks
             else ""
         )
-        return show(form.session, Draft(schema=show_schema(schema)), note=note)
-
-    async def look_ahead(form: Form, draft: Draft) -> dict[str, Any] | None:
-        """Return the planner's content, or None if the same browser has sent a newer request."""
-        try:
-            schema, people, epsilon = (
-                draft.schema.schema(),
-                draft.whole("participants"),
-                draft.number("epsilon"),
-            )
-            outlook = await run_in_threadpool(
-                planner.outlook, form.session.csrf, schema, people, epsilon
-            )
-        except DitherError as error:
-            return {"outlook": None, "chart": None, "plan_fault": str(error)}
-        return (
-            None
-            if outlook is None
-            else {"outlook": outlook, "chart": outlook_chart(outlook), "plan_fault": ""}
-        )
+        return _show(console, form.session, _Draft(schema=show_schema(schema)), note=note)
 
     @routes.post("/console/plan")
     async def plan(form: Form = sent) -> Response:
-        seen = await look_ahead(form, _read_draft(form))
+        seen = await _look_ahead(planner, form, _read_draft(form))
         if seen is None:
             return Response(status_code=204)
         return console.page("plan.html", form.session, "", title="Plan", **seen)
@@ -374,7 +378,7 @@ def new_campaign_routes(console: Console) -> APIRouter:
     return routes
 
 
-def _with_schema(draft: Draft, schema: SchemaForm) -> Draft:
+def _with_schema(draft: _Draft, schema: SchemaForm) -> _Draft:
     return replace(draft, schema=schema)
 
 

@@ -17,7 +17,6 @@ from statistics import fmean
 
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
-from dither.collector.rounds import expected_reports, has_excess
 from dither.collector.store import State
 from dither.mechanisms import Mechanism
 from dither.release.pages import moment
@@ -198,8 +197,8 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
             number=stored.number,
             state=stored.state,
             reports=reports_of.get(stored.number, 0),
-            planned=expected_reports(spec, plan),
-            excess=has_excess(spec, plan, reports_of.get(stored.number, 0)),
+            planned=spec.expected_reports(plan),
+            excess=spec.has_excess(plan, reports_of.get(stored.number, 0)),
             questions=len(plan.questions),
             epsilon=plan.epsilon,
         )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -21,24 +21,49 @@ from starlette.responses import RedirectResponse, Response
 from dither.collector.access import Access
 from dither.collector.collector import Collector
 from dither.collector.pages.answers import SECURITY, page, shown_origin
-from dither.collector.pages.asking import (
-    Form,
-    NumberForm,
-    read_form,
-    read_number_form,
-    shown_answer,
-)
-from dither.collector.publications import NoRelease, Publications, Published
-from dither.collector.questions import TooManyQuestions
+from dither.collector.pages.asking import read_form, shown_answer
+from dither.collector.problems import Problem
+from dither.collector.publications import Publications, Published
 from dither.display import Bar, bar_chart
 from dither.errors import InputError, ParameterError
 from dither.release.query import Answer, AnswerTable
 from dither.release.query.answer import shown
-from dither.schema import schema_from_json
-from dither.types import JsonObject
+from dither.schema import Attribute, Schema, schema_from_json
 
 # Half-width of a 95 % interval in standard errors.
 REACH = 1.96
+
+
+class _Estimate(TypedDict):
+    """The distribution of one attribute, as a manifest has it."""
+
+    attribute: str
+    labels: list[str]
+    frequencies: list[float]
+    standard_errors: list[float | None] | None
+
+
+class _Campaign(TypedDict, total=False):
+    """The campaign of a release, as its manifest has it."""
+
+    id: str
+    title: str
+    name: str
+    number: str
+    finalised: str
+
+
+class _Manifest(TypedDict, total=False):
+    """What these pages read of `release.json`. Which keys are present depends on the release."""
+
+    campaign: _Campaign | None
+    participants: int
+    rows: int | None
+    schema_fingerprint: str
+    estimates: list[_Estimate]
+    mean: object
+    number: str
+    range: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -70,9 +95,7 @@ class _ComparedAttribute:
     distance: float
 
 
-def compare_manifests(
-    first: Mapping[str, Any], second: Mapping[str, Any]
-) -> list[_ComparedAttribute]:
+def compare_manifests(first: _Manifest, second: _Manifest) -> list[_ComparedAttribute]:
     """The attributes of two manifests; an error unless they are of tables of one schema."""
     if not (_can_compare(first) and _can_compare(second)):
         raise ParameterError(
@@ -85,7 +108,7 @@ def compare_manifests(
     return [_attribute(a, b) for a, b in zip(first["estimates"], second["estimates"], strict=True)]
 
 
-def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _ComparedAttribute:
+def _attribute(first: _Estimate, second: _Estimate) -> _ComparedAttribute:
     values = []
     for i, label in enumerate(first["labels"]):
         a, b = float(first["frequencies"][i]), float(second["frequencies"][i])
@@ -100,9 +123,9 @@ def _attribute(first: Mapping[str, Any], second: Mapping[str, Any]) -> _Compared
     )
 
 
-def _error(side: Mapping[str, Any], i: int) -> float | None:
+def _error(side: _Estimate, i: int) -> float | None:
     errors = side["standard_errors"]
-    return None if errors is None or errors[i] is None else float(errors[i])
+    return None if errors is None else errors[i]
 
 
 def _bar(label: str, estimate: float, error: float | None) -> Bar:
@@ -121,16 +144,16 @@ _SIGNS = {sign: "\\" + sign for sign in "{}$&#%_"} | {
 }
 
 
-def spelt(text: str) -> str:
+def _spelt(text: str) -> str:
     """Text as LaTeX reads it, in one line."""
     return "".join(_SIGNS.get(sign, sign) for sign in " ".join(text.split()) if sign.isprintable())
 
 
-def bibtex(manifest: JsonObject, title: str, about: str, place: str) -> str:
+def bibtex(manifest: _Manifest, title: str, about: str, place: str) -> str:
     """A BibTeX entry: title, identification of this release, address, and year if known."""
     campaign = manifest.get("campaign") or {}
     made = str(campaign.get("finalised") or "")[:4]
-    fields = {"title": f"{{{spelt(title)}}}", "year": made, "note": spelt(about), "url": place}
+    fields = {"title": f"{{{_spelt(title)}}}", "year": made, "note": _spelt(about), "url": place}
     lines = "".join(f",\n  {name} = {{{value}}}" for name, value in fields.items() if value)
     return f"@misc{{dither-{str(campaign.get('id', ''))[:12]}{lines}\n}}\n"
 
@@ -183,33 +206,47 @@ def release_pages(collector: Collector) -> APIRouter:
     return routes
 
 
-def title_of(manifest: JsonObject) -> str:
+def _read_manifest(publications: Publications, release: Published) -> _Manifest:
+    manifest: _Manifest = json.loads(publications.manifest(release))
+    return manifest
+
+
+def _title_of(manifest: _Manifest) -> str:
     """The title of a release: its campaign's title or name."""
     campaign = manifest.get("campaign") or {}
     return str(campaign.get("title") or campaign.get("name") or "Release")
 
 
-def _can_ask(manifest: JsonObject) -> bool:
+def _can_ask(manifest: _Manifest) -> bool:
     """Whether a release answers questions beyond its report; a collected mean does not."""
     return not manifest.get("mean")
 
 
-def _can_compare(manifest: Mapping[str, Any]) -> bool:
+def _can_compare(manifest: _Manifest) -> bool:
     """Whether a release has estimates by attribute of a schema."""
     return "estimates" in manifest
 
 
-def _number_name(manifest: JsonObject) -> str:
+def _number_name(manifest: _Manifest) -> str:
     """The name of a release's number; earlier versions stored it elsewhere."""
     earlier = (manifest.get("campaign") or {}).get("number")
     return str(manifest.get("number") or earlier or "number")
+
+
+def _schema_of(publications: Publications, release: Published, manifest: _Manifest) -> Schema:
+    """The schema of a release; earlier versions stored none for a number, only its range."""
+    known = json.loads(publications.schema(release))
+    if known:
+        return schema_from_json(known)
+    low, high = manifest["range"]
+    return Schema((Attribute(_number_name(manifest), "numeric", edges=(low, high)),))
 
 
 def _address(campaign: str, below: str, query: list[tuple[str, str]] | None = None) -> str:
     return f"/releases/{campaign}{below}" + (f"?{urlencode(query)}" if query else "")
 
 
-def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any]:
+def _frame(release: Published, manifest: _Manifest, here: str) -> dict[str, Any]:
     """Values of all pages of a release: the bar, its name, and whether it is public."""
     sections = [("", "Report"), ("/download", "Download")]
     if _can_ask(manifest):
@@ -222,12 +259,12 @@ def _frame(release: Published, manifest: JsonObject, here: str) -> dict[str, Any
         ],
         "campaign": release.campaign,
         "public": release.public,
-        "name": title_of(manifest),
+        "name": _title_of(manifest),
     }
 
 
 def _overview(publications: Publications, release: Published) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     body = publications.report(release)
     frame = _frame(release, manifest, "")
     return page(
@@ -242,14 +279,11 @@ def _overview(publications: Publications, release: Published) -> Response:
 
 
 def _ask(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     if not _can_ask(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
-    form: Form | NumberForm
-    if "range" in manifest:
-        form = read_number_form(asked, manifest["range"], _number_name(manifest))
-    else:
-        form = read_form(schema_from_json(json.loads(publications.schema(release))), asked)
+    number = _number_name(manifest) if "range" in manifest else ""
+    form = read_form(_schema_of(publications, release, manifest), asked, number)
     answer: Answer | AnswerTable | None = None
     fault, status = "", 200
     if form.asks:
@@ -257,11 +291,13 @@ def _ask(publications: Publications, release: Published, asked: list[tuple[str, 
             answer = publications.ask(release, form.question)
         except InputError as error:
             fault, status = str(error), 422
-        except TooManyQuestions as error:
+        except Problem as error:
+            if error.cause != "too-many-questions":
+                raise
             fault, status = str(error), 429
     frame = _frame(release, manifest, "/ask")
     return page(
-        form.template,
+        "release_ask.html",
         title=f"Ask: {frame['name']}",
         heading="Ask this release",
         subtitle=frame["name"],
@@ -287,7 +323,7 @@ def _files(release: Published, question: list[tuple[str, str]]) -> list[tuple[st
 
 
 def _download(publications: Publications, release: Published, public_url: str | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     body = publications.report(release)
     frame = _frame(release, manifest, "/download")
     return page(
@@ -306,37 +342,37 @@ def _download(publications: Publications, release: Published, public_url: str | 
 
 
 def _citation(publications: Publications, release: Published, public_url: str | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     place = "" if public_url is None else f"{public_url}/releases/{release.campaign}"
     about = publications.report(release).citation
     headers = {
         **SECURITY,
         "content-disposition": f'attachment; filename="release-{release.campaign[:8]}.bib"',
     }
-    text = bibtex(manifest, title_of(manifest), about, place)
+    text = bibtex(manifest, _title_of(manifest), about, place)
     return Response(text, media_type="application/x-bibtex; charset=utf-8", headers=headers)
 
 
 def _compare(publications: Publications, release: Published, other: Published | None) -> Response:
-    manifest = json.loads(publications.manifest(release))
+    manifest = _read_manifest(publications, release)
     if not _can_compare(manifest):
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     frame = _frame(release, manifest, "/compare")
-    offered: list[tuple[str, str, JsonObject]] = []
+    offered: list[tuple[str, str, _Manifest]] = []
     for campaign in publications.public()[: 4 * MAX_OFFERED]:
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:
-            candidate = json.loads(publications.manifest(publications.find(campaign, False)))
-        except NoRelease:
+            candidate = _read_manifest(publications, publications.find(campaign, False))
+        except Problem:
             # The release was withdrawn in the mean time.
             continue
         same = candidate.get("schema_fingerprint") == manifest["schema_fingerprint"]
         if same and _can_compare(candidate):
-            offered.append((campaign, title_of(candidate), candidate))
+            offered.append((campaign, _title_of(candidate), candidate))
     compared, second, fault = [], None, ""
     if other is not None:
-        second = json.loads(publications.manifest(other))
+        second = _read_manifest(publications, other)
         try:
             compared = [_card(entry) for entry in compare_manifests(manifest, second)]
         except InputError as error:
@@ -351,7 +387,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
         chosen="" if other is None else other.campaign,
         first=manifest,
         second=second,
-        second_name="" if second is None else title_of(second),
+        second_name="" if second is None else _title_of(second),
         compared=compared,
         fault=fault,
         **frame,
