@@ -20,7 +20,7 @@ from dither.central.measurement import CuratorTask
 from dither.central.noise import seeded_source
 from dither.central.records import RecordParameters, release_records
 from dither.lab.harness import Chart, NotAvailable, Size, Study
-from dither.schema.cells import count_cells
+from dither.schema import count_cells
 
 CHOSEN = "csm, everything chosen"
 FORMS: dict[str, dict[str, Any]] = {
@@ -215,8 +215,7 @@ def peer(
 ) -> list[dict[str, Any]]:
     """MST from its own package, where it installs: rows from its model, counted. It promises (epsilon, delta) only."""
     from benchmarks.peers import child, environments, synthesisers
-    from dither.schema import Schema
-    from dither.schema.attribute import Attribute
+    from dither.schema import Attribute, Schema
 
     if size != "full":
         raise NotAvailable(f"{MST} takes a minute to fit and is left to the full size")

@@ -26,8 +26,7 @@ from dither.errors import (
 from dither.notice import REPLAYABLE
 from dither.release import Release, check_target
 from dither.release.cells import CENTRAL_TRUST
-from dither.schema import Attribute, Schema
-from dither.schema.cells import count_cells
+from dither.schema import Attribute, Schema, count_cells
 from dither.tally.archive import pack
 
 SCHEMA = Schema(

@@ -9,8 +9,7 @@ from scipy import stats
 
 import dither
 from dither.evaluation.metrics import ks_distance, wasserstein_distance
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Order
+from dither.schema import Attribute, Order, Schema
 
 
 @pytest.mark.parametrize("seed", range(5))

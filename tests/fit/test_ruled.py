@@ -12,9 +12,8 @@ from dither.errors import StateError
 from dither.fit import Independent, Model, model_from_bytes
 from dither.fit.bayes_net import BayesNet
 from dither.fit.ruled import Ruled
-from dither.schema import Attribute, Schema
-from dither.schema.rule_tables import all_orders, broken
-from dither.schema.rules import Determines, Impossible, Order, Sum
+from dither.schema import Attribute, Determines, Impossible, Order, Schema, Sum, broken
+from dither.schema.rule_tables import all_orders
 
 RNG = np.random.default_rng
 

@@ -9,8 +9,7 @@ import pytest
 from dither.methods import Campaign, bayesnet, calm, privincr
 from dither.methods import privincr as noincremental
 from dither.methods.jtree_nonprivate import publish_nonprivate
-from dither.schema import Attribute, Schema
-from dither.schema.table import decode, encode, plain_layout
+from dither.schema import Attribute, Schema, decode, encode, plain_layout
 from dither.simulate import simulate
 
 SCHEMA = Schema(

@@ -12,8 +12,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.methods import lopub, privincr, reduction, start, tree
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema
 from dither.simulate import simulate
 
 NETWORK = generate_network((4, 3, 5, 4, 6, 3), strength=0.6, seed=3)

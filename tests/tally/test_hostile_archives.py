@@ -25,8 +25,7 @@ from dither.fit.mixture.model import Mixture
 from dither.fit.ruled import Ruled
 from dither.methods import restore, start
 from dither.release.replicates import pack_replicates, unpack_replicates
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema
 from dither.tally import CountTally, tally_from_bytes, zero
 from dither.tally.archive import pack, unpack
 
