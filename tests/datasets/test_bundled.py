@@ -210,3 +210,38 @@ def test_narrowing_keeps_formats_and_constants(tmp_path):
     assert table.column_names == ["day", "country"]
     assert narrow["day"].format == "%d/%m/%Y"
     assert narrow.constants == (("country", "DE"),)
+
+
+@pytest.mark.parametrize("method", ["independent", "bayesnet", "mixture"])
+def test_formats_and_constants_survive_a_release(method, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "country": "DE",
+            "pay": [f"${x:,.0f}" for x in rng.uniform(500, 5000, 300)],
+            "sex": rng.choice(["F", "M"], 300),
+            "fax": [None] * 300,
+        }
+    )
+    release = dither.publish(frame, epsilon=8.0, method=method, rows=40)
+    made = release.synthetic
+    assert list(made.columns) == list(frame.columns)
+    assert set(made["country"]) == {"DE"}
+    assert made["fax"].isna().all()
+    assert made["pay"].str.fullmatch(r"\$(\d,)?\d{3}").all()
+    loaded = dither.load_release(release.save(tmp_path / "out"))
+    assert loaded.schema == release.schema
+    assert loaded.schema.constants == (("country", "DE"), ("fax", None))
+    # Nothing about the table's text reaches a device.
+    announced = json.dumps(release.schema.to_json())
+    assert "$" not in announced
+    assert "country" not in announced
+
+
+def test_an_estimator_repeats_constants():
+    frame = pd.DataFrame({"x": [0, 1] * 50, "unit": "kg"})
+    schema = Schema((Attribute("x", "ordinal", (0, 1)),), constants=(("unit", "kg"),))
+    model = dither.Synthesiser(epsilon=8.0, method="independent", schema=schema).fit(frame)
+    made = model.sample(7)
+    assert list(made.columns) == ["x", "unit"]
+    assert set(made["unit"]) == {"kg"}

@@ -73,7 +73,7 @@ def second_number(value: object) -> float | None:
     return float((value - _EPOCH).days * DAY) if isinstance(value, date) else None
 
 
-def duration_number(value: object) -> float | None:
+def _duration_number(value: object) -> float | None:
     """Seconds of a time span or a number; None for others."""
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -539,7 +539,7 @@ class Attribute:
             number = self.form.read(value)
             if number is not None:
                 return number
-        read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
+        read = {"date": day_number, "datetime": second_number, "duration": _duration_number}[
             self.kind
         ]
         return read(value)

@@ -41,7 +41,7 @@ from dither.schema.schema import DEFAULT_BINS, Schema, numeric
 from dither.schema.table import column_names, constant_value, read_columns, select_columns
 from dither.types import Counts, Floats, NativeTable
 
-MAX_ATOMS = 16
+_MAX_ATOMS = 16
 _ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
 _ATOM_ROWS = 20  # fewer repeats can be chance
 # An atom is at least this many times as frequent as the values around it.
@@ -105,7 +105,7 @@ def _find_unit(values: Floats) -> float | None:
 
 
 def _find_atoms(seen: Floats, counts: Counts) -> Floats:
-    """The values that stand out from those around them, at most MAX_ATOMS, in order."""
+    """The values that stand out from those around them, at most _MAX_ATOMS, in order."""
     total = counts.sum()
     often = np.flatnonzero(counts >= max(_ATOM_SHARE * total, _ATOM_ROWS))
     atoms_at = []
@@ -114,7 +114,7 @@ def _find_atoms(seen: Floats, counts: Counts) -> Floats:
         if len(around) and counts[i] >= _STANDS_OUT * np.median(around):
             atoms_at.append(int(i))
     atoms_at.sort(key=lambda i: -int(counts[i]))
-    return np.sort(seen[atoms_at[:MAX_ATOMS]])
+    return np.sort(seen[atoms_at[:_MAX_ATOMS]])
 
 
 def _crowded(values: Floats, low: float, high: float) -> bool:
@@ -312,7 +312,7 @@ def _decisions(unfit: Mapping[str, _Unfit]) -> TableError:
     listed = list(unfit.items())
     count = f"{len(listed)} columns need" if len(listed) > 1 else "1 column needs"
     rows = [
-        (_shortened(name), entry.reason, entry.advice or f"--drop {shown_list([name])}")
+        (_shortened(name), entry.reason, entry.advice or f"--drop {_shown_list([name])}")
         for name, entry in listed[:_MAX_LISTED]
     ]
     head = ("column", "why", "what to type")
@@ -323,7 +323,7 @@ def _decisions(unfit: Mapping[str, _Unfit]) -> TableError:
     names = list(unfit)
     unwanted = [name for name, entry in listed if entry.drop]
     if unwanted:
-        shown = f"--drop {shown_list(unwanted)}  (Python: drop={unwanted!r})"
+        shown = f"--drop {_shown_list(unwanted)}  (Python: drop={unwanted!r})"
         lines.append(f"to leave out what identifies people or cannot be asked: {shown}")
     return TableError("\n".join([f"{count} a decision:", *lines]), where=names[0], value=names)
 
@@ -332,7 +332,7 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def shown_list(names: Sequence[str]) -> str:
+def _shown_list(names: Sequence[str]) -> str:
     """Columns as the command line takes them: comma-separated, quoted for a shell."""
     quoted = [f'"{name}"' if "," in name or name != name.strip() else name for name in names]
     return shlex.quote(",".join(quoted))
@@ -415,7 +415,7 @@ def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, rules: _Rule
 
 
 def _drop_or_keep(name: str) -> str:
-    shown = shown_list([name])
+    shown = _shown_list([name])
     return f"--drop {shown}, or --keep {shown}"
 
 
@@ -484,7 +484,7 @@ def _infer_number(
     whole = pa.types.is_integer(held)
     plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
-        raise _Unfit("an infinite value", f"correct it, or --drop {shown_list([name])}")
+        raise _Unfit("an infinite value", f"correct it, or --drop {_shown_list([name])}")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
     # pandas stores whole numbers with gaps as floats; they are codes too, and so are
@@ -546,7 +546,7 @@ def _infer_moment(
     if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
         raise _Unfit(
             "times before the year 1 or after 9998, perhaps as a code for missing",
-            f"leave these empty, or --drop {shown_list([name])}",
+            f"leave these empty, or --drop {_shown_list([name])}",
         )
     if numbers.min() == numbers.max() and not missing:
         raise _Constant

@@ -414,7 +414,7 @@ def _whole(attribute: Attribute) -> bool:
     return all(math.ceil(low) < high for low, high in pairwise(edges[:-1]))
 
 
-Unknown = Literal["error", "other"]
+_Unknown = Literal["error", "other"]
 
 
 @dataclass(frozen=True)
@@ -430,7 +430,7 @@ class _EncodedTable:
 
 
 def encode(
-    table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True
+    table: NativeTable, schema: Schema, *, unknown: _Unknown = "error", keep_rules: bool = True
 ) -> _EncodedTable:
     """The codes of a pandas, polars or PyArrow table. NaN is missing.
 
@@ -444,7 +444,7 @@ def encode(
     Raises:
         TableError: A value is outside its domain, or a row violates a rule.
     """
-    check_choice("unknown", unknown, get_args(Unknown))
+    check_choice("unknown", unknown, get_args(_Unknown))
     layout, arrays = read_columns(_without_dropped(table, schema))
     constants = dict(schema.constants)
     _check_columns(tuple(name for name in layout.names if name not in constants), schema)
@@ -615,7 +615,7 @@ def _more(names: list[str]) -> str:
 
 
 def _encode_labels(
-    attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown
+    attribute: Attribute, array: pa.ChunkedArray, unknown: _Unknown
 ) -> tuple[Integers, int, int]:
     """The codes, the style of texts, and the number of rows replaced by "other"."""
     if (
@@ -644,7 +644,7 @@ def _encode_labels(
 
 
 def _other_or_error(
-    attribute: Attribute, value: object, rows: int, first: int, unknown: Unknown
+    attribute: Attribute, value: object, rows: int, first: int, unknown: _Unknown
 ) -> int:
     other = other_code(attribute)
     if unknown == "other" and other is not None:
