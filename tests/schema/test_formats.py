@@ -324,3 +324,28 @@ def test_rules_hold_in_columns_of_text():
     made = decode(encoded.codes, schema, encoded.layout, RNG(1))
     read = schema["a"].form.read
     assert all(read(a) < read(b) for a, b in zip(*made.to_pydict().values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind"),
+    [
+        (["$" + "9" * 400, "$1", "$2"] * 9, "categorical"),  # no double holds it
+        ([f"$0.{'1' * 30}{k}" for k in range(30)], "categorical"),
+        ([f"{k}" for k in range(10)] + ["."], "categorical"),  # few codes and a mark: labels
+        ([f"{10**25 + k * 10**23:,}" for k in range(30)], "numeric"),
+        ([f"{10**25 + k * 10**23}" for k in range(30)] + ["."], "numeric"),
+    ],
+)
+def test_unusual_numbers_do_no_harm(texts, kind):
+    table = pa.table({"x": texts})
+    schema = infer_schema(table)
+    assert schema["x"].kind == kind
+    encoded = encode(table, schema)
+    made = decode(encoded.codes, schema, encoded.layout, RNG(0))
+    assert encode(made, schema).codes.shape == encoded.codes.shape
+
+
+def test_years_that_no_calendar_has_need_a_decision():
+    for texts in (["31/12/9999", "01/01/2020"], ["31/12/9999 10:00", "01/01/2020 11:00"]):
+        with pytest.raises(TableError, match="times before the year 1 or after 9998"):
+            infer_schema(pa.table({"x": texts}))

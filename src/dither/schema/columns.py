@@ -67,10 +67,13 @@ def knots(low: Floats, high: Floats, counts: Counts | Floats, joined: Flags) -> 
         joined: Whether bin i + 1 begins where bin i ends.
     """
     width = high - low
-    mean = counts / width
+    # A bin far narrower than the widest has no width on a linear scale.
+    mean = np.divide(counts, width, out=np.zeros(len(width)), where=width > 0)
     lower, upper = np.full(len(mean), np.nan), np.full(len(mean), np.nan)
     a, b = mean[:-1], mean[1:]
-    at_edge = (a * width[1:] + b * width[:-1]) / (width[:-1] + width[1:])
+    both = width[:-1] + width[1:]
+    weighted = a * width[1:] + b * width[:-1]
+    at_edge = np.divide(weighted, both, out=np.zeros(len(both)), where=both > 0)
     shared = np.minimum(at_edge, 2 * np.minimum(a, b))
     upper[:-1], lower[1:] = np.where(joined, shared, np.nan), np.where(joined, shared, np.nan)
     alone = np.isnan(lower) & np.isnan(upper)
@@ -557,7 +560,10 @@ def _unwritten_type(attribute: Attribute) -> pa.DataType:
         return pa.int64() if attribute.kind == "duration" else plain_type(attribute)
     form = attribute.form
     assert isinstance(form, NumberFormat)
-    return pa.int64() if attribute.unit is None and not form.digits else pa.float64()
+    low, high = attribute.line.boundaries[0], attribute.line.boundaries[-1]
+    countable = max(abs(low), abs(high)) < _FAR
+    whole = attribute.unit is None and not form.digits and countable
+    return pa.int64() if whole else pa.float64()
 
 
 def _countable(unit: float, line: Line) -> float:

@@ -7,6 +7,7 @@ zeros. A format has no effect on codes. Standard library only.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ MISSING_MARKS = (".", "..", "-", "--", "\N{EN DASH}", "\N{EM DASH}")
 # Characters of the text before or after a number, such as "$" or " EUR".
 _MAX_AFFIX = 8
 _MAX_LENGTH = 64
+# Digits after the decimal mark; a double has fewer.
+_MAX_DIGITS = 20
 _THOUSANDS = ",.' \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}\N{RIGHT SINGLE QUOTATION MARK}"
 # An example of a number; "#" is a digit that is written only if it is not zero.
 _EXAMPLE = re.compile(
@@ -109,6 +112,8 @@ class NumberFormat:
             return None
         digits = match[3].replace(self.thousands, "") if self.thousands else match[3]
         number = float(digits.replace(self.decimal, "."))
+        if math.isinf(number):
+            return None
         return -number if "-" in (match[1], match[2]) else number
 
     def write(self, number: float) -> str:
@@ -344,7 +349,10 @@ def detect_number(texts: Sequence[str], *, codes: bool = True) -> NumberFormat |
     if inner is None:
         return None
     form = replace(inner, prefix=prefix, suffix=suffix)
-    return None if codes and form == NumberFormat() else form
+    if (codes and form == NumberFormat()) or form.digits > _MAX_DIGITS:
+        return None
+    # Hundreds of digits are no number.
+    return None if any(form.read(text) is None for text in texts) else form
 
 
 # No ASCII flag: a separator may be a no-break space.

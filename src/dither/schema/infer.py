@@ -428,8 +428,12 @@ def _infer_formatted(
     if len(texts) < 2:
         return None
     number = detect_number(texts, codes=not marked)
+    if number is not None and len(texts) > MAX_CODES:
+        return _formatted_number(name, present, number, missing or marked)
     if number is not None:
-        return _formatted_number(name, present, texts, number, missing or marked)
+        # Few amounts are labels in their order; a mark among them is a label too.
+        ordered = sorted(texts, key=lambda text: number.read(text) or 0.0)
+        return None if marked else _listed(name, "ordinal", ordered, missing)
     try:
         moment = detect_moment(texts, rules.date_order)
     except Ambiguous as example:
@@ -444,17 +448,14 @@ def _infer_formatted(
 
 
 def _formatted_number(
-    name: str, present: pa.ChunkedArray, texts: list[str], form: NumberFormat, missing: bool
+    name: str, present: pa.ChunkedArray, form: NumberFormat, missing: bool
 ) -> Attribute:
-    if len(texts) <= MAX_CODES:
-        ordered = sorted(texts, key=lambda text: form.read(text) or 0.0)
-        return _listed(name, "ordinal", ordered, missing)
     probe = Attribute(name, "numeric", edges=(0.0, 1.0, 2.0), format=form.example)
     numbers = line_numbers(probe, present)
-    whole = not form.digits
-    drawn = _propose_numbers(name, numbers[~np.isnan(numbers)], missing, whole=whole)
-    unit = 1.0 if whole else drawn.unit or float(f"1e-{form.digits}")
-    return replace(drawn, format=form.example, unit=unit)
+    numbers = numbers[~np.isnan(numbers)]
+    whole = not form.digits and float(np.abs(numbers).max()) < 2**53
+    proposed = _propose_numbers(name, numbers, missing, whole=whole)
+    return replace(proposed, format=form.example)
 
 
 def _formatted_moment(
@@ -469,6 +470,7 @@ def _formatted_moment(
         return Attribute(
             name, "duration", edges=edges, missing=missing, unit=unit, format=form.pattern
         )
+    _check_days(name, numbers if form.kind == "date" else numbers / DAY)
     if numbers.min() == numbers.max():
         # The same moment in different words, such as 1/2/2020 and 01/02/2020.
         return None
@@ -542,12 +544,8 @@ def _infer_moment(
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None
-    days = numbers if kind == "date" else numbers / DAY
-    if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
-        raise _Unfit(
-            "times before the year 1 or after 9998, perhaps as a code for missing",
-            f"leave these empty, or --drop {_shown_list([name])}",
-        )
+    if kind != "duration":
+        _check_days(name, numbers if kind == "date" else numbers / DAY)
     if numbers.min() == numbers.max() and not missing:
         raise _Constant
     if kind == "duration" and numbers.min() == numbers.max():
@@ -559,6 +557,14 @@ def _infer_moment(
     if kind == "datetime" and (numbers % DAY == 0).all():
         return _propose_moments(name, "date", numbers / DAY, missing)
     return _propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
+
+
+def _check_days(name: str, days: Floats) -> None:
+    if days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1:
+        raise _Unfit(
+            "times before the year 1 or after 9998, perhaps as a code for missing",
+            f"leave these empty, or --drop {_shown_list([name])}",
+        )
 
 
 def _listed(name: str, kind: Kind, values: Sequence[Value], missing: bool) -> Attribute:
