@@ -105,6 +105,20 @@ def test_a_file_with_formats_comes_back_in_them(tmp_path: Path, capsys) -> None:
     assert 0 <= json.loads(capsys.readouterr().out)["estimate"] <= 1
 
 
+def test_an_index_is_used_where_it_is_named(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"x": [0, 1] * 50}).to_csv(path)
+    for options, header in (
+        ([], '"x"'),
+        (["--columns", "index,x"], '"index","x"'),
+        (["--keep", "index"], '"index","x"'),
+        (["--drop", "index"], '"x"'),
+    ):
+        assert publish(tmp_path, str(path), *options) == 0
+        assert (tmp_path / "out" / "synthetic.csv").read_text().splitlines()[0] == header
+        assert ("left out as the rows' index" in capsys.readouterr().err) == (options == [])
+
+
 def test_ambiguous_dates_are_asked_for(tmp_path: Path, capsys) -> None:
     path = tmp_path / "t.csv"
     rows = "".join(f"{i % 12 + 1:02d}/{i % 7 + 1:02d}/2020,{i % 3}\n" for i in range(90))

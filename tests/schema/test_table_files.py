@@ -151,7 +151,7 @@ def test_with_a_schema_text_stays_text(tmp_path):
         ("t.xlsx", "x", "ends in .csv, .tsv, .jsonl"),
         ("t.csv", "", "the file is empty"),
         ("t.csv", "a,b\n", "no rows"),
-        ("t.csv", "a,b\n1,2\n3\n", "line 3 has 1 fields, the first row has 2"),
+        ("t.csv", "a,b\n1,2\n3\n", "line 3: fields: 1, in the first row: 2"),
         ("t.csv", "a,dup,dup\n1,2,3\n", "two columns named 'dup'"),
         (
             "t.csv",

@@ -21,7 +21,7 @@ from dither.notice import (
 )
 from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
-from dither.schema.files import STDIN, ReadOptions, is_untyped, read_noted, read_table
+from dither.schema.files import INDEX, STDIN, ReadOptions, is_untyped, read_noted, read_table
 from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
 from dither.schema.table import (
     Layout,
@@ -134,7 +134,9 @@ def open_table(
         table = select_columns(table, wanted)
         domain = None if domain is None else _narrow_schema(domain, wanted)
     if domain is None:
-        domain = infer_schema(table, keep=how.keep, date_order=how.date_order)
+        # An index that is named among the columns is wanted, although it numbers the rows.
+        keep = {*how.keep, *({INDEX} & {*(how.columns or ())})}
+        domain = infer_schema(table, keep=keep, date_order=how.date_order)
         return table, domain, [*notes, *inferred_notices(domain)]
     dropped = [name for name, _ in domain.dropped if name in set(column_names(table))]
     return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]

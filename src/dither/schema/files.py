@@ -43,7 +43,7 @@ from dither.types import NativeTable
 # The name of standard input.
 STDIN = "-"
 # The name of a first column without one, which R and pandas write for the rows' index.
-_INDEX = "index"
+INDEX = "index"
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 1 << 18
 _BLOCK = 1 << 20
@@ -219,7 +219,7 @@ def _with_names(
         names = ["", *names]
     unnamed = None
     if names[0] in ("", "Unnamed: 0") and len(names) > 1:
-        unnamed = _INDEX if _INDEX not in names else f"{_INDEX}_1"
+        unnamed = INDEX if INDEX not in names else f"{INDEX}_1"
         names[0] = unnamed
     names = [name or f"column_{i}" for i, name in enumerate(names, start=1)]
     try:
@@ -475,7 +475,7 @@ def _explained(source: _Source, given: ReadOptions, error: Exception) -> TableEr
                 width = width or len(row) or None
                 if row and width is not None and len(row) != width:
                     return source.fault(
-                        f"line {reader.line_num:,} has {len(row):,} fields, the first row has "
+                        f"line {reader.line_num:,}: fields: {len(row):,}, in the first row: "
                         f"{width:,}; correct the line or state the delimiter"
                     )
                 line = reader.line_num + 1
