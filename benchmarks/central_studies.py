@@ -19,7 +19,7 @@ from benchmarks.workload import mean_squared_errors
 from dither.central import CuratorTask, seeded_source
 from dither.central.records import RecordParameters, release_records
 from dither.lab.harness import Chart, NotAvailable, Size, Study
-from dither.schema.cells import count_cells
+from dither.schema import count_cells
 
 CHOSEN = "csm, everything chosen"
 FORMS: dict[str, dict[str, Any]] = {
@@ -214,8 +214,7 @@ def peer(
 ) -> list[dict[str, Any]]:
     """MST from its own package, where it installs: rows from its model, counted. It promises (epsilon, delta) only."""
     from benchmarks.peers import child, environments, synthesisers
-    from dither.schema import Schema
-    from dither.schema.attribute import Attribute
+    from dither.schema import Attribute, Schema
 
     if size != "full":
         raise NotAvailable(f"{MST} takes a minute to fit and is left to the full size")

@@ -1,4 +1,4 @@
-"""Columns of every type, real and synthetic; and public tables without a schema.
+"""Columns of every type, real and synthetic.
 
 Generated columns of 200,000 people: amounts that are zero for four in five, hours heaped at 40, prices that end in 99, skewed
 incomes, ages, heights, days, times of visits and durations. Means, medians, the share of the most frequent value and the
@@ -7,54 +7,18 @@ Kolmogorov-Smirnov distance of the synthetic table are compared with the real on
 
 from __future__ import annotations
 
-import pkgutil
-import time
-from collections.abc import Callable
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn import datasets as bundled
 
 import dither
-from dither.errors import InputError
 from dither.evaluation.metrics import LEVELS, column_distances
-from dither.lab.harness import Bench, NotAvailable, Size, Study
+from dither.lab.harness import Bench, Size, Study
 from dither.schema import Attribute, Schema, attribute_from_json, numeric
 
 EPSILON = 8.0
-SKLEARN = ("iris", "wine", "breast_cancer", "diabetes", "digits", "linnerud")
-STATSMODELS = (
-    *(
-        "anes96",
-        "cancer",
-        "ccard",
-        "china_smoking",
-        "committee",
-        "copper",
-        "cpunish",
-        "danish_data",
-        "elec_equip",
-        "elnino",
-    ),
-    *(
-        "engel",
-        "fair",
-        "fertility",
-        "grunfeld",
-        "heart",
-        "longley",
-        "macrodata",
-        "modechoice",
-        "nile",
-        "randhie",
-        "scotland",
-    ),
-    *("spector", "stackloss", "star98", "statecrime", "strikes", "sunspots"),
-)
 COLUMNS = ("gift", "hours", "price", "income", "age", "height", "joined", "visit", "stay")
 MIDDLE = LEVELS.index(0.5)
 
@@ -143,67 +107,9 @@ def compare_column(column: str, domain: str, seed: int, count: int) -> dict[str,
     }
 
 
-def public_tables() -> dict[str, Callable[[], pd.DataFrame]]:
-    """Tables that come with scikit-learn and statsmodels, read without a network."""
-    out: dict[str, Callable[[], pd.DataFrame]] = {
-        f"scikit-learn {name}": partial(_from_sklearn, name) for name in SKLEARN
-    }
-    return out | {f"statsmodels {name}": partial(_from_statsmodels, name) for name in STATSMODELS}
-
-
-def _from_sklearn(name: str) -> pd.DataFrame:
-    return getattr(bundled, f"load_{name}")(as_frame=True).frame.rename(columns=str)
-
-
-def _from_statsmodels(name: str) -> pd.DataFrame:
-    if find_spec("statsmodels") is None:
-        raise NotAvailable("statsmodels is not installed; pip install -e '.[bench]'")
-    package = import_module("statsmodels.datasets")
-    assert name in {found.name for found in pkgutil.iter_modules(package.__path__)}
-    return (
-        import_module(f"statsmodels.datasets.{name}")
-        .load_pandas()
-        .data.rename(columns=str)
-        .reset_index(drop=True)
-    )
-
-
-def publish_without_schema(table: str, method: str = "mixture") -> dict[str, object]:
-    """A public table without a schema: a release, or the list of decisions to make, and then a release."""
-    frame = public_tables()[table]()
-    begun = time.process_time()
-    dropped: list[str] = []
-    try:
-        release = dither.publish(frame, epsilon=EPSILON, seed=0, method=method)
-    except InputError as error:
-        dropped = list(error.value) if isinstance(error.value, list) else []
-        if not dropped or len(dropped) == len(frame.columns):
-            return {
-                "outcome": "stopped",
-                "columns": len(frame.columns),
-                "to decide": max(len(dropped), 1),
-            }
-        release = dither.publish(frame, epsilon=EPSILON, seed=0, method=method, drop=dropped)
-    kept = frame.drop(columns=dropped)
-    found = dither.evaluate(kept, release.synthetic, release.schema, ways=[1])
-    return {
-        "outcome": "decided" if dropped else "published",
-        "rows": len(frame),
-        "columns": len(frame.columns),
-        "to decide": len(dropped),
-        "tvd_1": found.tvd[1],
-        "cpu_s": time.process_time() - begun,
-    }
-
-
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
-    """The two studies of one size."""
+    """The study of one size."""
     count = {"full": 200_000, "quick": 50_000, "smoke": 4000}[size]
-    names = {
-        "full": tuple(public_tables()),
-        "quick": tuple(public_tables())[:10],
-        "smoke": ("scikit-learn linnerud",),
-    }[size]
     columns = Study(
         "columns",
         f"Columns of every type, {count:,} people, epsilon {EPSILON:g}",
@@ -216,14 +122,5 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         note="Each in a table with two others. Days count from 1970, instants and durations in seconds. `public` states range and "
         "shape without a look at the table; `inferred` leaks it.",
     )
-    tables = Study(
-        "tables",
-        f"Public tables without a schema, epsilon {EPSILON:g}",
-        {"table": names},
-        publish_without_schema,
-        labels=("outcome",),
-        note="`decided`: columns that cannot be asked were named all at once, dropped, and the rest was published. The tables are "
-        "small: errors are those of few people, not of the method.",
-    )
-    about = "Generated columns with spikes, heaps, tails and dates, and tables that come with other packages."
-    return Bench("columns", "Columns of every type", about, (columns, tables), size)
+    about = "Generated columns with spikes, heaps, tails and dates."
+    return Bench("columns", "Columns of every type", about, (columns,), size)

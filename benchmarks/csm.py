@@ -43,7 +43,7 @@ from dither.central.csm import CsmParameters, compressed_sensing
 from dither.central.linear import Cells
 from dither.central.sensing import rows_for
 from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
-from dither.schema.cells import count_cells
+from dither.schema import count_cells
 
 SEED = 20200401
 SIZES = (128, 256, 512, 1024, 2048, 4096, 8192)

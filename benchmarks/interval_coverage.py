@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.fit import add_up
 from dither.lab.harness import Bench, Chart, NotAvailable, Size, Study
 from dither.methods import start
 from dither.release.intervals import Bootstrap, student_quantile
 from dither.release.replicates import prepare_bootstrap, redraw
-from dither.schema import Attribute, Schema
-from dither.schema.cells import count_cells
+from dither.schema import Attribute, Schema, count_cells
 
 WAYS = (1, 2, 3)
 SETS = 60  # of pairs, and of triples

@@ -46,7 +46,7 @@ def line_chart(
 
 def stopping() -> str:
     """True and estimated risk along one fit, and the residual that keeps falling."""
-    from dither.datasets.generated import generate_network
+    from dither.datasets import generate_network
     from dither.fit import answers_of
     from dither.fit.mixture.fit import FitOptions, _prepared
     from dither.fit.mixture.targets import pair_targets

@@ -18,7 +18,7 @@ from dither.evaluation.metrics import marginal
 from dither.mechanisms import kernels
 from dither.methods import start
 from dither.randomness import RandomStream
-from dither.schema.table import encode
+from dither.schema import encode
 from dither.simulate import simulate
 
 PAIR = ("education", "occupation")

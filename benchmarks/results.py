@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dither.lab.harness.page import digits, label, words
-from dither.schema.files import write_atomically
+from dither.schema import write_atomically
 
 if TYPE_CHECKING:
     from dither.lab.harness import Outcome

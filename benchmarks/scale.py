@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import FitOptions, fit_mixture
 from dither.fit.mixture.targets import pair_targets

@@ -52,7 +52,7 @@ def load(name: str, data_dir: Path | None = None) -> Table:
         codes = network.sample_codes(40_000, np.random.default_rng(SEED))
         return Table(name, network.schema, codes, codes)
     from dither.datasets import open_table
-    from dither.schema.table import encode
+    from dither.schema import encode
 
     path = (data_dir or BESIDE) / f"{FILES[name]}.parquet"
     table, schema, _ = open_table(path if path.is_file() else "adult")

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks import tables
 from benchmarks.mixture import PEOPLE, population, truth
-from dither.datasets.generated import generate_network
+from dither.datasets import generate_network
 from dither.fit import answers_of
 from dither.fit.mixture.fit import fit_mixture
 from dither.fit.mixture.set_fit import set_targets

@@ -16,8 +16,7 @@ from dither.mechanisms import GRR, BloomRappor, LocalHash, SetStrategy, SquareWa
 from dither.reports import limits
 from dither.reports.codec import ACCEPTED, FINAL, PROBLEM_TYPE, verdict
 from dither.reports.plan import Plan, Question
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Impossible
+from dither.schema import Attribute, Impossible, Schema
 
 Case = dict[str, Any]
 Json = dict[str, Any]

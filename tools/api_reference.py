@@ -59,6 +59,7 @@ RETURNED = {
 CHOICES = {
     "Basis": "dither.release.intervals",
     "Cycle": "dither.schema.attribute",
+    "DateOrder": "dither.schema.formats",
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.methods.histogram.consumer",

@@ -24,6 +24,7 @@ from dither.release.prior import read_prior
 from dither.release.replicates import check_redrawable
 from dither.schema import Schema
 from dither.schema.files import ReadOptions
+from dither.schema.formats import DateOrder
 from dither.schema.table import Layout, encode
 from dither.simulate import Path as ReportPath
 from dither.simulate import simulate
@@ -55,6 +56,8 @@ def publish(
     encoding: str | None = None,
     decimal: str | None = None,
     missing: Sequence[str] | None = None,
+    no_header: bool = False,
+    date_order: DateOrder | None = None,
     progress: Progress | bool | None = None,
 ) -> Release:
     """Publish a table with each row as one simulated participant.
@@ -64,8 +67,8 @@ def publish(
     with the truth that a simulation shows and marks.
 
     Args:
-        table: A pandas, polars or PyArrow table, the path of a CSV or Parquet file, or the
-            name of a bundled dataset.
+        table: A pandas, polars or PyArrow table, a dict of columns, a list of records, the
+            path of a CSV, JSON or Parquet file, or the name of a bundled dataset.
         epsilon: Guarantee of one participant's whole record.
         method: Name of a method; None for the default. `jtree-nonprivate` is not private
             and needs `no_privacy`.
@@ -93,6 +96,8 @@ def publish(
         encoding: Encoding of a CSV file; None to detect it.
         decimal: Decimal mark of a CSV file; None to detect it.
         missing: Texts of a CSV file that mean no answer; None for the usual ones.
+        no_header: Whether a CSV file has no header; columns are column_1, column_2, ...
+        date_order: "dmy" or "mdy", for dates such as 03/09/2020 that can be read both ways.
         progress: None shows a progress bar in a notebook, True on a terminal too, False
             nowhere. A function is called as `callback(stage, done, total)`.
 
@@ -122,7 +127,9 @@ def publish(
         replicates=replicates,
         prior=prior,
     )
-    read = ReadOptions(columns, drop, keep, delimiter, encoding, decimal, missing)
+    read = ReadOptions(
+        columns, drop, keep, delimiter, encoding, decimal, missing, no_header, date_order
+    )
     return publish_table(table, run, read, progress)
 
 

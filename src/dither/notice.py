@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
-from pathlib import Path
 from typing import Any
 
 # Every code there is, and what to do about it. A code never changes its meaning;
@@ -20,6 +19,9 @@ ADVICE = {
     "inferred-domain": "write a schema from public knowledge ('dither schema infer' makes a draft) and pass it",
     "schema-beside": "pass the schema by name to use another one",
     "file-form": "state delimiter, encoding and decimal if this is wrong",
+    "column-format": "state another format in a schema if this is wrong",
+    "columns-constant": "nothing, or drop these columns",
+    "index-dropped": "nothing, or name the column among the columns to use",
     "columns-dropped": "nothing, or remove these columns from the schema's list of dropped ones to keep them",
     "rare-as-other": "list the values that matter in the schema, or group them",
     "method": "see the method's page in docs/explanation",
@@ -155,10 +157,49 @@ SHOWS_TRUTH = Notice(
 )
 
 
-def assumed_form(path: Path, words: str) -> Notice:
+def assumed_form(name: str, words: str) -> Notice:
     """The warning that a CSV file was read with unusual settings."""
+    return Notice("file-form", f"{name} was read as {words}; if that is wrong, state its format")
+
+
+def unnamed_index(name: str) -> Notice:
+    """The warning about a first column without a name."""
     return Notice(
-        "file-form", f"{path.name} was read as {words}; if that is wrong, state its format"
+        "index-dropped",
+        "the first column has no name and is left out as the rows' index; "
+        f"--keep {name} uses it under the name {name!r}",
+    )
+
+
+def marks_are_missing(file: str, marks: dict[str, list[str]]) -> Notice:
+    """The warning about marks of missing answers in columns of numbers."""
+    texts = ", ".join(sorted({repr(mark) for listed in marks.values() for mark in listed}))
+    return Notice(
+        "file-form",
+        f"{file}: {texts} was read as missing in {', '.join(marks)}; "
+        "if that is wrong, state the texts that mean missing",
+    )
+
+
+def header_like_data(file: str) -> Notice:
+    """The warning about a header that looks like data."""
+    return Notice(
+        "file-form", f"{file}: the first row looks like data; if it is no header, give --no-header"
+    )
+
+
+def column_format(name: str, kind: str, form: str) -> Notice:
+    """The warning about a text column that was read as numbers or times."""
+    noun = {"numeric": "numbers", "date": "dates", "datetime": "times", "duration": "times of day"}
+    return Notice("column-format", f"{name} was read as {noun[kind]} written as {form}")
+
+
+def constant_columns(names: list[str]) -> Notice:
+    """The warning about columns with one value or none."""
+    return Notice(
+        "columns-constant",
+        f"not asked, because they have one value or none: {', '.join(names)}; "
+        "the synthetic table repeats it",
     )
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.tables import FILES
 from dither import load_dataset
-from dither.schema import Schema
-from dither.schema.files import write_table
+from dither.schema import Schema, write_table
 
 NARROW = ("workclass", "education", "education_num", "relationship", "sex", "income")
 

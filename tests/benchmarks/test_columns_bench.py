@@ -1,16 +1,14 @@
-"""Columns of every type at their smallest, public tables without a schema, and the column that is mostly zero at full size."""
+"""Columns of every type at their smallest, and the column that is mostly zero at full size."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import dither
 from benchmarks import columns
-from dither.errors import TableError
 from dither.lab.harness import execute
 from dither.schema import Schema, numeric
 
@@ -52,34 +50,3 @@ def test_even_bins_without_an_atom_would_not_pass() -> None:
     made = dither.publish(table, epsilon=8.0, schema=even, seed=3).synthetic
     assert (made["gift"] == 0).mean() < 0.1
     assert made["gift"].mean() > 1.5 * table["gift"].mean()
-
-
-@pytest.mark.parametrize("name", ["iris", "linnerud"])
-def test_public_tables_go_through_without_a_schema(name: str) -> None:
-    found = columns.publish_without_schema(f"scikit-learn {name}")
-    assert found["outcome"] == "published"
-    assert 0 <= found["tvd_1"] < 1
-
-
-@pytest.mark.parametrize("name", ["wine", "diabetes", "breast_cancer"])
-def test_wide_public_tables_go_through(name: str) -> None:
-    assert (
-        columns.publish_without_schema(f"scikit-learn {name}", "independent")["outcome"]
-        == "published"
-    )
-
-
-def test_what_must_be_decided_is_listed_whole() -> None:
-    frame = columns.public_tables()["scikit-learn digits"]()
-    with pytest.raises(TableError) as caught:
-        dither.publish(frame, epsilon=8.0)
-    assert caught.value.value == ["pixel_0_0", "pixel_4_0", "pixel_4_7"]
-    for name in caught.value.value:
-        assert f"'{name}'" in str(caught.value)
-    found = columns.publish_without_schema("scikit-learn digits", "independent")
-    assert (found["outcome"], found["to decide"]) == ("decided", 3)
-
-
-def test_twenty_tables_are_named() -> None:
-    assert len(columns.public_tables()) >= 20
-    assert np.isfinite(columns.people(5, 0)["gift"]).all()

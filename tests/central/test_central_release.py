@@ -32,8 +32,7 @@ from dither.errors import (
 )
 from dither.notice import REPLAYABLE
 from dither.release import Release, check_target
-from dither.schema import Attribute, Schema
-from dither.schema.cells import count_cells
+from dither.schema import Attribute, Schema, count_cells
 from dither.tally import pack
 
 SCHEMA = Schema(

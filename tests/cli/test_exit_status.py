@@ -12,7 +12,9 @@ import pytest
 
 from dither.cli import run
 
-READ = "import sys; from dither.schema.files import read_table; read_table(sys.argv[1]); raise SystemExit(2)"
+READ = (
+    "import sys; from dither.schema import read_table; read_table(sys.argv[1]); raise SystemExit(2)"
+)
 
 
 @pytest.mark.slow

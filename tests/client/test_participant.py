@@ -316,7 +316,7 @@ def test_reports_do_not_leave_the_machine_unencrypted() -> None:
 def test_records_get_the_codes_that_tables_get() -> None:
     import pyarrow as pa
 
-    from dither.schema.table import encode
+    from dither.schema import encode
 
     rows = [
         {"colour": c, "member": m, "score": s}

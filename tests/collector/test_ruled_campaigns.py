@@ -14,8 +14,7 @@ from collector_harness import REPORTS_TYPE, Caller, ServerThread, describe
 from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant, code_of
 from dither.release import load_release
-from dither.schema import Attribute, Schema, attribute_from_json
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema, attribute_from_json
 
 CITIES = (
     1200  # wide: cut into groups by the collector, which devices then read from its announcement

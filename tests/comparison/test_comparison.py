@@ -192,7 +192,7 @@ def test_repeats_average_and_spread(table: pa.Table, schema: Schema) -> None:
 
 def test_coverage_is_not_flattered(schema: Schema, table: pa.Table) -> None:
     """Intervals around the truth hold it, intervals beside it do not, and none at all are counted apart."""
-    codes = dither.schema.table.encode(table, schema).codes
+    codes = dither.schema.encode(table, schema).codes
 
     class Around:
         def __init__(self, shift: float) -> None:
@@ -211,7 +211,7 @@ def test_coverage_is_not_flattered(schema: Schema, table: pa.Table) -> None:
 
 
 def test_population_draws_people_from_the_rows(table: pa.Table, schema: Schema) -> None:
-    codes = np.asarray(dither.schema.table.encode(table, schema).codes)
+    codes = np.asarray(dither.schema.encode(table, schema).codes)
     task = Task(schema, codes, codes[:100], None, population=20_000)
     assert len(task.participants(0)) == 20_000
     few, many = (
@@ -300,7 +300,7 @@ def test_the_command_prints_json(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    dither.schema.files.write_table(table.slice(0, 500), "people.csv")
+    dither.schema.write_table(table.slice(0, 500), "people.csv")
     Path("people.schema.json").write_text(json.dumps(schema.to_json()), encoding="utf-8")
     monkeypatch.setattr(comparing, "run_isolated", lambda function, *given, limit: function(*given))
     order = [

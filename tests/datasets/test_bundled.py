@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dither
 from dither.datasets import NAMES, load_dataset, open_table
 from dither.errors import SchemaError, TableError
 from dither.notice import Notice
-from dither.schema import Attribute, Schema
-from dither.schema.infer import LEAK_WARNING
-from dither.schema.table import decode, encode
+from dither.schema import LEAK_WARNING, Attribute, ReadOptions, Schema, decode, encode
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data" / "adult.parquet"
@@ -175,3 +174,74 @@ def test_open_a_file(tmp_path):
         open_table(path, {"a": 1})
     with pytest.raises(SchemaError, match=r"gone\.json"):
         open_table(path, "gone.json")
+
+
+RECORDS = [{"sex": "F", "pay": "$1,200"}, {"sex": "M", "pay": "$900"}] * 40
+
+
+@pytest.mark.parametrize(
+    "table", [RECORDS, {name: [row[name] for row in RECORDS] for name in ("sex", "pay")}]
+)
+def test_python_s_own_tables_come_back_in_their_form(table):
+    release = dither.publish(table, epsilon=8.0, method="independent", rows=30)
+    assert type(release.synthetic) is type(table)
+    arrow = release.to_arrow()
+    assert (arrow.num_rows, arrow.column_names) == (30, ["sex", "pay"])
+    assert set(arrow["pay"].to_pylist()) <= {"$1,200", "$900"}
+    assert release.query("sex == 'F'").estimate == pytest.approx(0.5, abs=0.3)
+    schema = release.schema
+    public = dither.publish(table, epsilon=8.0, method="independent", rows=30, schema=schema)
+    assert type(public.synthetic) is type(table)
+
+
+def test_a_record_without_a_key_has_no_answer():
+    table, schema, _ = open_table([{"a": 1, "b": "x"}, {"a": 2}, {"b": "y", "a": 1}])
+    assert table.to_pydict() == {"a": [1, 2, 1], "b": ["x", None, "y"]}
+    assert schema["b"].missing
+
+
+def test_narrowing_keeps_formats_and_constants(tmp_path):
+    path = tmp_path / "t.csv"
+    rows = "".join(f"{i:02d}/05/2020,{i % 2},DE,x\n" for i in range(1, 32))
+    path.write_text("day,x,country,unit\n" + rows)
+    _, schema, _ = open_table(path)
+    assert schema.constants == (("country", "DE"), ("unit", "x"))
+    table, narrow, _ = open_table(path, schema, ReadOptions(columns=["day", "country"]))
+    assert table.column_names == ["day", "country"]
+    assert narrow["day"].format == "%d/%m/%Y"
+    assert narrow.constants == (("country", "DE"),)
+
+
+@pytest.mark.parametrize("method", ["independent", "bayesnet", "mixture"])
+def test_formats_and_constants_survive_a_release(method, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "country": "DE",
+            "pay": [f"${x:,.0f}" for x in rng.uniform(500, 5000, 300)],
+            "sex": rng.choice(["F", "M"], 300),
+            "fax": [None] * 300,
+        }
+    )
+    release = dither.publish(frame, epsilon=8.0, method=method, rows=40)
+    made = release.synthetic
+    assert list(made.columns) == list(frame.columns)
+    assert set(made["country"]) == {"DE"}
+    assert made["fax"].isna().all()
+    assert made["pay"].str.fullmatch(r"\$(\d,)?\d{3}").all()
+    loaded = dither.load_release(release.save(tmp_path / "out"))
+    assert loaded.schema == release.schema
+    assert loaded.schema.constants == (("country", "DE"), ("fax", None))
+    # Nothing about the table's text reaches a device.
+    announced = json.dumps(release.schema.to_json())
+    assert "$" not in announced
+    assert "country" not in announced
+
+
+def test_an_estimator_repeats_constants():
+    frame = pd.DataFrame({"x": [0, 1] * 50, "unit": "kg"})
+    schema = Schema((Attribute("x", "ordinal", (0, 1)),), constants=(("unit", "kg"),))
+    model = dither.Synthesiser(epsilon=8.0, method="independent", schema=schema).fit(frame)
+    made = model.sample(7)
+    assert list(made.columns) == ["x", "unit"]
+    assert set(made["unit"]) == {"kg"}

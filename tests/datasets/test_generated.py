@@ -7,7 +7,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.errors import ParameterError, SchemaError
-from dither.schema.table import encode
+from dither.schema import encode
 
 
 def brute_force(network):

@@ -8,8 +8,7 @@ import pytest
 from scipy import stats
 
 import dither
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Order
+from dither.schema import Attribute, Order, Schema
 
 
 @pytest.mark.parametrize("seed", range(5))

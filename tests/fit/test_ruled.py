@@ -10,9 +10,8 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import StateError
 from dither.fit import BayesNet, Independent, Model, Ruled, model_from_bytes
-from dither.schema import Attribute, Schema
-from dither.schema.rule_tables import all_orders, broken
-from dither.schema.rules import Determines, Impossible, Order, Sum
+from dither.schema import Attribute, Determines, Impossible, Order, Schema, Sum, broken
+from dither.schema.rule_tables import all_orders
 
 RNG = np.random.default_rng
 

@@ -14,8 +14,7 @@ from dither.errors import SchemaError
 from dither.methods import start
 from dither.methods.histogram.consumer import Consumer, Partition, gather, read_consumers, union
 from dither.methods.histogram.machine import Chp
-from dither.schema import Attribute, Schema, numeric
-from dither.schema.table import encode
+from dither.schema import Attribute, Schema, encode, numeric
 
 LOW, HIGH, N = 0.0, 250_000.0, 6000
 CONSUMERS = read_consumers(

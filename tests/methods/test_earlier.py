@@ -16,7 +16,7 @@ from dither.evaluation import marginal
 from dither.fit import answers_of
 from dither.methods import EarlierReports, MethodRun, restore, start
 from dither.methods.prior import pooled_answers
-from dither.schema.table import decode, plain_layout
+from dither.schema import decode, plain_layout
 from dither.simulate import simulate
 from dither.tally import pack, unpack
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from dither.methods import NONPRIVATE, start
-from dither.schema import Attribute, Schema
-from dither.schema.table import decode, encode, plain_layout
+from dither.schema import Attribute, Schema, decode, encode, plain_layout
 from dither.simulate import simulate
 
 SCHEMA = Schema(

@@ -14,8 +14,7 @@ from dither.methods.reduction import (
     SETTINGS,
     reduce_schema,
 )
-from dither.schema import Attribute, Schema, schema_from_json
-from dither.schema.rules import Determines, Order
+from dither.schema import Attribute, Determines, Order, Schema, schema_from_json
 from dither.simulate import simulate
 
 RNG = np.random.default_rng

@@ -21,8 +21,7 @@ from dither.methods.histogram import late, ranges, smart
 from dither.methods.histogram.consumer import Consumer, union
 from dither.release.replicates import draw_tally
 from dither.reports import Plan, question
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema
 from dither.simulate import simulate
 from dither.tally import CountTally
 

@@ -30,8 +30,7 @@ from dither.methods import MethodRun, start
 from dither.release import Call, Release
 from dither.release.manipulation import manipulation_notes, set_bound
 from dither.reports import Plan, Question, pick
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Impossible
+from dither.schema import Attribute, Impossible, Schema
 from dither.simulate import simulate
 from dither.tally import CountTally
 

@@ -42,6 +42,8 @@ OTHER: dict[str, Any] = {
     "encoding": "cp1252",
     "decimal": ",",
     "missing": ("NA", "-"),
+    "no_header": True,
+    "date_order": "dmy",
 }
 
 

@@ -16,7 +16,7 @@ import dither
 from dither.cli import run
 from dither.datasets import generate_network
 from dither.errors import InputError, ParameterError
-from dither.schema.table import decode, plain_layout
+from dither.schema import decode, plain_layout
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dither.schema.cells import cells_of, codes_of, count_cells
+from dither.schema import cells_of, codes_of, count_cells
 
 SIZES = (3, 1, 4, 2)
 

@@ -11,10 +11,22 @@ import pytest
 
 import dither
 from dither.errors import SchemaError, TableError
-from dither.schema import Attribute, Schema, numeric, schema_from_json
-from dither.schema.rule_tables import broken
-from dither.schema.rules import Determines, Impossible, Order, Sum
-from dither.schema.table import Column, Layout, decode, encode, plain_layout
+from dither.schema import (
+    Attribute,
+    Column,
+    Determines,
+    Impossible,
+    Layout,
+    Order,
+    Schema,
+    Sum,
+    broken,
+    decode,
+    encode,
+    numeric,
+    plain_layout,
+    schema_from_json,
+)
 
 RNG = np.random.default_rng
 ATTRIBUTES = (
@@ -145,7 +157,7 @@ def test_no_synthetic_row_breaks_a_rule(seed: int) -> None:
     rng = RNG(seed)
     codes = np.stack([rng.integers(0, a.cardinality, 4000) for a in made], axis=1).astype(np.int32)
     codes[:, 1] = np.array([0, 1, 1])[codes[:, 0]]
-    from dither.schema.rule_tables import broken
+    from dither.schema import broken
 
     codes = codes[~broken(made, codes)]
     assert len(codes) > 500

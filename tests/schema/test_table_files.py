@@ -1,5 +1,11 @@
 """CSV and Parquet files in and out."""
 
+import gzip
+import io
+import json
+import os
+import tempfile
+
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -8,8 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from dither.errors import ParameterError, TableError
-from dither.schema import Attribute, Schema
-from dither.schema.files import ReadOptions, read_noted, read_table, write_atomically, write_table
+from dither.schema import (
+    Attribute,
+    ReadOptions,
+    Schema,
+    numeric,
+    read_noted,
+    read_table,
+    write_atomically,
+    write_table,
+)
 
 
 def write(path, text):
@@ -134,12 +148,39 @@ def test_with_a_schema_text_stays_text(tmp_path):
     [
         ("none.csv", None, "file not found"),
         ("none.parquet", None, "file not found"),
-        ("t.xlsx", "x", ".csv or .tsv or .parquet"),
-        ("t.csv", "", "Empty CSV"),
+        ("t.xlsx", "x", "ends in .csv, .tsv, .jsonl"),
+        ("t.csv", "", "the file is empty"),
         ("t.csv", "a,b\n", "no rows"),
-        ("t.csv", "a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        ("t.csv", "a,b\n1,2\n3\n", "line 3: fields: 1, in the first row: 2"),
         ("t.csv", "a,dup,dup\n1,2,3\n", "two columns named 'dup'"),
-        ("t.csv", "a,\n1,2\n", "''"),
+        (
+            "t.csv",
+            "1,1\n1,2\n",
+            "two columns named '1'; rename or drop one; the first row looks like data (1, 1): give no_header",
+        ),
+        ("t.csv", b"a,b\n1,2\n3,\x004\n", "line 3 holds a NUL byte"),
+        (
+            "t.csv",
+            "a,b\n1,\xe9\n".encode() + "2,\xe9\n".encode("cp1252"),
+            "line 3 is not UTF-8, but line 2 is",
+        ),
+        (
+            "t.csv",
+            "a,b\n1," + "x" * 300_000 + "\n2,3\n",
+            "row 1, column 'b' holds 300,000 bytes in one field",
+        ),
+        ("t.csv", 'a,b\n1,"x\n' + "2,3\n" * 50_000, "perhaps a quotation mark is not closed"),
+        (
+            "t.csv",
+            "a" * 200_000 + ",b\n1,2\n",
+            "line 1 begins a field of more than 131,072 characters",
+        ),
+        ("t.jsonl", '{"a": 1}\n{"a":\n', "as JSON"),
+        ("t.jsonl", '{"a": 1}\n{"a": "x"}\n', "as JSON"),
+        ("t.json", '{"a": 1}', "a list of records"),
+        ("t.json", '[{"a": 1}, {"a": "x"}]', "column 'a' cannot be read as values of one type"),
+        ("t.json", "[", "not JSON"),
+        ("t.csv.gz", gzip.compress(b"a,b\n1,2\n", mtime=0)[:-9], "cannot unpack"),
         ("t.parquet", "not parquet at all", "as Parquet"),
     ],
 )
@@ -216,3 +257,157 @@ def test_csv_larger_than_one_block_changes_its_mind_about_types(tmp_path):
     values = ["1"] * 400_000 + ["x"]
     pa_csv.write_csv(pa.table({"a": values, "b": values}), tmp_path / "t.csv")
     assert str(read_table(tmp_path / "t.csv")["a"].type) == "string"
+
+
+R_FILE = '"","mpg","cyl"\n"Mazda RX4",21,6\n"Datsun 710",22.8,4\n'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [R_FILE, R_FILE.replace('"",', ""), R_FILE.replace('""', "Unnamed: 0")],
+    ids=["write.csv", "write.table", "pandas"],
+)
+def test_an_unnamed_first_column_is_an_index(tmp_path, content):
+    path = write(tmp_path / "t.csv", content)
+    table, notes = read_noted(path)
+    assert table.to_pylist() == [{"mpg": 21.0, "cyl": 6}, {"mpg": 22.8, "cyl": 4}]
+    assert [note.code for note in notes] == ["index-dropped"]
+    assert "--keep index" in notes[0].message
+    for options in (
+        ReadOptions(columns=["index", "mpg"]),
+        ReadOptions(keep=["index"]),
+        ReadOptions(drop=["index"]),
+    ):
+        kept, notes = read_noted(path, options=options)
+        assert kept.column_names == ["index", "mpg", "cyl"]
+        assert notes == []
+    schema = Schema((Attribute("index", "categorical", ("Mazda RX4", "Datsun 710")),))
+    assert read_table(path, schema).column_names == ["index", "mpg", "cyl"]
+
+
+def test_other_names_that_are_missing(tmp_path):
+    path = write(tmp_path / "t.csv", ",index,,b \n7,1,2,3\n8,1,,3\n")
+    table, notes = read_noted(path)
+    assert table.column_names == ["index", "column_3", "b"]
+    assert [note.code for note in notes] == ["index-dropped"]
+    assert read_table(path, options=ReadOptions(keep=["index_1"])).column_names[0] == "index_1"
+
+
+def test_a_file_without_a_header(tmp_path):
+    path = write(tmp_path / "t.csv", "\n5.1,3.5,x\n4.9,3.0,y\n")
+    table, notes = read_noted(path, options=ReadOptions(no_header=True))
+    assert table.to_pylist() == [
+        {"column_1": 5.1, "column_2": 3.5, "column_3": "x"},
+        {"column_1": 4.9, "column_2": 3.0, "column_3": "y"},
+    ]
+    assert notes == []
+    _, notes = read_noted(path)
+    assert ["--no-header" in note.message for note in notes] == [True]
+
+
+def test_marks_of_missing_answers_in_numbers_only(tmp_path):
+    path = write(
+        tmp_path / "t.csv", "whole,real,text,code\n1,.,-,01\n-,2.5,a,-\nNA,--,.,02\n3,..,b,03\n"
+    )
+    table, notes = read_noted(path)
+    assert table["whole"].to_pylist() == [1, None, None, 3]
+    assert table["real"].to_pylist() == [None, 2.5, None, None]
+    assert table["text"].to_pylist() == ["-", "a", ".", "b"]
+    assert table["code"].to_pylist() == ["01", "-", "02", "03"]
+    assert len(notes) == 1
+    assert "read as missing in whole, real" in notes[0].message
+    # The user's own list is complete.
+    stated = read_table(path, options=ReadOptions(missing=["NA"]))
+    assert stated["whole"].to_pylist() == ["1", "-", None, "3"]
+    # With a schema nothing that depends on the rows is said.
+    schema = Schema((numeric("whole", low=0, high=9, missing=True),))
+    table, notes = read_noted(path, schema)
+    assert table["whole"].to_pylist() == [1, None, None, 3]
+    assert notes == []
+
+
+def test_packed_files(tmp_path):
+    path = write(tmp_path / "t.csv.gz", gzip.compress(b"a;b\n1,5;x\n2,5;y\n", mtime=0))
+    table, notes = read_noted(path)
+    assert table.to_pylist() == [{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]
+    assert "t.csv.gz was read as semicolon-separated" in notes[0].message
+    lines = b'{"a": 1}\n{"a": 2}\n'
+    assert read_table(write(tmp_path / "t.jsonl.gz", gzip.compress(lines, mtime=0)))["a"].to_pylist() == [
+        1,
+        2,
+    ]
+
+
+def test_a_packed_file_does_not_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    bomb = gzip.compress(b"a,b\n" + b"1,2\n" * (1 << 25))
+    assert len(bomb) < 200_000
+    path = write(tmp_path / "t.csv.gz", bomb)
+    with pytest.raises(TableError, match=r"t\.csv\.gz unpacks to more than 64 MB"):
+        read_table(path)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a,b\n1,x\n2,y\n",
+        gzip.compress(b"a,b\n1,x\n2,y\n", mtime=0),
+        b'{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n',
+        b'[{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]',
+    ],
+    ids=["csv", "gzip", "lines", "json"],
+)
+def test_standard_input(monkeypatch, content):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert read_table("-").to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+
+
+def test_json_lines_and_records(tmp_path):
+    records = [{"a": 1, "b": "x"}, {"a": None, "b": "y"}, {"a": 3, "c": True}]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    expected = [
+        {"a": 1, "b": "x", "c": None},
+        {"a": None, "b": "y", "c": None},
+        {"a": 3, "b": None, "c": True},
+    ]
+    assert read_table(write(tmp_path / "t.jsonl", lines)).to_pylist() == expected
+    assert read_table(write(tmp_path / "t.json", json.dumps(records))).to_pylist() == expected
+    columns = {name: [row[name] for row in expected] for name in "abc"}
+    assert read_table(write(tmp_path / "u.json", json.dumps(columns))).to_pylist() == expected
+
+
+def test_a_stated_encoding_that_is_wrong_names_the_line(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,x\n2,\xe9\n".encode("cp1252"))
+    with pytest.raises(TableError, match="line 3 is not utf-8 text"):
+        read_table(path, options=ReadOptions(encoding="utf-8"))
+
+
+def test_a_comma_before_a_point_is_no_decimal_comma(tmp_path):
+    table, notes = read_noted(write(tmp_path / "t.csv", "a;b\n1,234.50;x\n7.25;y\n"))
+    assert table["a"].to_pylist() == ["1,234.50", "7.25"]
+    assert "decimal commas" not in notes[0].message
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files")
+def test_what_is_unpacked_belongs_to_its_owner(tmp_path, monkeypatch):
+    modes = []
+
+    def parse(path, *arguments, **options):
+        modes.append(os.stat(path).st_mode & 0o777)
+        return pa_csv.read_csv(path, *arguments, **options)
+
+    monkeypatch.setattr("dither.schema.files.pa_csv", _Patched(parse))
+    read_table(write(tmp_path / "t.csv.gz", gzip.compress(b"a,b\n1,x\n2,y\n", mtime=0)))
+    assert set(modes) == {0o600}
+
+
+class _Patched:
+    """PyArrow's module for CSV files with another reader."""
+
+    def __init__(self, read):
+        self.read_csv = read
+
+    def __getattr__(self, name):
+        return getattr(pa_csv, name)

@@ -175,3 +175,11 @@ def test_long_tails_are_drawn_on_a_logarithmic_scale(monkeypatch):
     monkeypatch.undo()
     mirrored = draw_reals(build_line([-e for e in reversed(edges)]), 5 - codes, np.float64, RNG(1))
     assert abs(mirrored.mean() + truth.mean()) < 0.5 * abs(straight.mean() - truth.mean())
+
+
+def test_bins_that_vanish_beside_others_are_drawn_from():
+    """On a scale in units of the widest bin the narrow ones in the middle have no width."""
+    line = build_line([-6e17, 0.25, 2.5, 7.5, 73.0, 1770.0, 4e6, 3e24, 9e24, 9.5e24])
+    codes = np.arange(900) % 9
+    drawn = draw_reals(line, codes, np.float64, RNG(0))
+    assert [line.code(number) for number in drawn] == codes.tolist()

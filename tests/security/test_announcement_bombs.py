@@ -14,7 +14,7 @@ from tests.client.small_collector import SCHEMA, announce, plan
 
 import dither.mechanisms.bloom
 import dither.mechanisms.probability
-import dither.schema.attribute
+import dither.schema
 from dither.client import read_announcement
 from dither.errors import DitherError, ParameterError, SchemaError
 from dither.mechanisms import (
@@ -161,14 +161,14 @@ def test_many_different_mechanisms_are_refused_before_their_epsilon_is_worked_ou
 
 def test_bins_are_bounded_before_edges_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     built = 0
-    real = dither.schema.attribute.Attribute.__post_init__
+    real = dither.schema.Attribute.__post_init__
 
     def counted(self: Attribute) -> None:
         nonlocal built
         built += len(self.edges)
         real(self)
 
-    monkeypatch.setattr(dither.schema.attribute.Attribute, "__post_init__", counted)
+    monkeypatch.setattr(dither.schema.Attribute, "__post_init__", counted)
     one = {"kind": "numeric", "min": 0.0, "max": 1.0, "bins": 30_000_000}
     with pytest.raises(SchemaError, match="'salary' has 30,000,000 values or bins"):
         schema_from_json({"salary": one})

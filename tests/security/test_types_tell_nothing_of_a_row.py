@@ -5,6 +5,7 @@ They carry no noise: whatever decides them is published exactly, so it must not 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,7 @@ import pytest
 
 import dither
 from dither.central.curator import central_release
-from dither.schema import Attribute, Schema, numeric
-from dither.schema.table import encode, schema_type
+from dither.schema import Attribute, Schema, encode, numeric, schema_type, to_arrow
 
 SCHEMA = Schema(
     (
@@ -89,6 +89,19 @@ def polars_frame(last: dict[str, Any], folder: Path) -> Any:
     return pl.from_arrow(pa.Table.from_pylist(rows(last), DECLARED))
 
 
+def json_lines(last: dict[str, Any], folder: Path) -> Path:
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(last)))
+    return folder / "t.jsonl"
+
+
+def records(last: dict[str, Any], folder: Path) -> Any:
+    return rows(last)
+
+
+def lists(last: dict[str, Any], folder: Path) -> Any:
+    return {name: [row[name] for row in rows(last)] for name in USUAL}
+
+
 def published(table: Any) -> Any:
     return dither.publish(
         table, epsilon=0.5, schema=SCHEMA, method="independent", rows=50, seed=3
@@ -103,7 +116,8 @@ def curated(table: Any) -> Any:
 
 def shape(table: Any) -> list[Any]:
     """Names and types, categories included."""
-    if isinstance(table, pa.Table):
+    if isinstance(table, (pa.Table, list, dict)):
+        table = to_arrow(table)
         return list(zip(table.column_names, table.schema.types, strict=True))
     types = list(table.dtypes)
     details = [list(getattr(t, "categories", [])) for t in types]
@@ -118,6 +132,9 @@ MAKERS = [
     pandas_csv,
     parquet_file,
     polars_frame,
+    json_lines,
+    records,
+    lists,
 ]
 
 

@@ -23,8 +23,7 @@ from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, mo
 from dither.fit.mixture.model import Mixture
 from dither.methods import restore, start
 from dither.release import pack_replicates, unpack_replicates
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema
 from dither.tally import CountTally, pack, tally_from_bytes, unpack, zero
 
 MAGIC = pack({}, {})[:17]

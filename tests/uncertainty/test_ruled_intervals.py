@@ -8,8 +8,7 @@ import pytest
 
 import dither
 from dither.release import Release
-from dither.schema import Attribute, Schema
-from dither.schema.rules import Determines
+from dither.schema import Attribute, Determines, Schema
 
 TOWNS = ("a", "b", "c", "d")
 SCHEMA = Schema(

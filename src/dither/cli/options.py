@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,8 @@ from dither.client.transport import Connection, Unreachable
 from dither.display import printable
 from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import Notice
-from dither.schema.files import MISSING, ReadOptions
+from dither.schema.files import ReadOptions
+from dither.schema.formats import MISSING
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
@@ -30,7 +32,9 @@ COUNTED_SUFFIX = ".counted.json"
 Table = Annotated[
     str,
     typer.Argument(
-        metavar="TABLE", help="CSV or Parquet file, or the name of a bundled dataset (adult)"
+        metavar="TABLE",
+        help="CSV, JSON lines or Parquet file (also .gz), - for standard input, "
+        "or the name of a bundled dataset (adult)",
     ),
 ]
 SchemaFile = Annotated[
@@ -148,8 +152,18 @@ def read_options(
         str | None,
         typer.Option(
             help="comma-separated texts of a CSV file that mean no answer "
-            f"[default: empty, {', '.join(MISSING[1:])}]"
+            f"[default: empty, {', '.join(MISSING[1:])}; in numbers also . and -]"
         ),
+    ] = None,
+    no_header: Annotated[
+        bool,
+        typer.Option(
+            "--no-header", help="the first row of a CSV file is data; columns are column_1, ..."
+        ),
+    ] = False,
+    date_order: Annotated[
+        Literal["dmy", "mdy"] | None,
+        typer.Option(help="order of day and month in dates such as 03/09/2020"),
     ] = None,
 ) -> ReadOptions:
     """How a table is read, from the options of a command."""
@@ -161,6 +175,8 @@ def read_options(
         encoding=encoding,
         decimal=decimal,
         missing=split_list(missing),
+        no_header=no_header,
+        date_order=date_order,
     )
 
 
@@ -191,7 +207,9 @@ def split_list(given: str | None) -> list[str] | None:
     """
     if given is None:
         return None
-    entries = [entry.strip() for entry in given.split(",") if entry.strip()]
+    # A name with a comma is written in quotation marks, as in a CSV file.
+    fields = next(csv.reader([given], skipinitialspace=True), [])
+    entries = [entry.strip() for entry in fields if entry.strip()]
     for i, entry in enumerate(entries):
         if entry in entries[:i]:
             raise ParameterError(

@@ -16,11 +16,10 @@ from dither.cli.options import (
     split_numbers,
     takes,
 )
-from dither.datasets.bundled import INFERRED, read_named_noted, wanted_columns
+from dither.datasets.bundled import inferred_notices, read_named_noted, wanted_columns
 from dither.errors import ParameterError
-from dither.notice import Notice
 from dither.schema.files import ReadOptions, write_atomically
-from dither.schema.infer import LEAK_WARNING, draft_schema
+from dither.schema.infer import draft_schema
 from dither.schema.schema import DEFAULT_BINS, SHAPES, numeric
 
 schemas = typer.Typer(no_args_is_help=True)
@@ -34,21 +33,21 @@ Output = Annotated[
 def infer(table: Table, read: ReadOptions, output: Output = None) -> None:
     """Infer a schema from a table. A domain inferred from private data leaks it.
 
-    Columns that cannot be asked (identifiers, free text, constants) are marked as dropped, with
-    the reason.
+    Columns that need a decision (identifiers, free text) are marked as dropped, with the
+    reason; columns with one value or none are marked as constants.
 
     Example: dither schema infer people.csv -o people.schema.json
     """
     rows, notes = read_named_noted(table, None, read)
     chosen = wanted_columns(rows, read.columns, read.drop)
-    schema = draft_schema(rows.select(chosen), keep=read.keep)
+    schema = draft_schema(rows.select(chosen), keep=read.keep, date_order=read.date_order)
     _write(json.dumps(schema.file_json(), indent=1, ensure_ascii=False), output)
     for name, reason in schema.dropped:
         print(
             f"dither: note: column {name!r} {reason}; the draft marks it as dropped",
             file=sys.stderr,
         )
-    print_warnings([*notes, Notice(INFERRED, LEAK_WARNING)])
+    print_warnings([*notes, *inferred_notices(schema)])
 
 
 @schemas.command(no_args_is_help=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -12,12 +12,25 @@ import pyarrow as pa
 
 from dither.checks import check_choice
 from dither.errors import SchemaError, TableError
-from dither.notice import Notice, dropped_columns, rare_as_other
+from dither.notice import (
+    Notice,
+    column_format,
+    constant_columns,
+    dropped_columns,
+    rare_as_other,
+)
 from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
-from dither.schema.files import TEXT_SUFFIXES, ReadOptions, read_noted, read_table
+from dither.schema.files import INDEX, STDIN, ReadOptions, is_untyped, read_noted, read_table
 from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
-from dither.schema.table import Layout, column_names, public_layout, select_columns, table_kind
+from dither.schema.table import (
+    Layout,
+    adopt_table,
+    column_names,
+    public_layout,
+    select_columns,
+    table_kind,
+)
 from dither.types import NativeTable
 
 
@@ -115,22 +128,32 @@ def open_table(
             domain, notes = named_schema(table)
         table, more = read_named_noted(table, domain, how)
         notes = [*notes, *more]
-    table_kind(table)
+    table = adopt_table(table)
     wanted = wanted_columns(table, how.columns, how.drop)
     if how.columns is not None or how.drop:
         table = select_columns(table, wanted)
         domain = None if domain is None else _narrow_schema(domain, wanted)
     if domain is None:
-        domain = infer_schema(table, keep=how.keep)
-        notes = [*notes, Notice(INFERRED, LEAK_WARNING)]
-        rare = [
-            a.name
-            for a in domain
-            if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER
-        ]
-        return table, domain, [*notes, *([rare_as_other(rare)] if rare else [])]
+        # An index that is named among the columns is wanted, although it numbers the rows.
+        keep = {*how.keep, *({INDEX} & {*(how.columns or ())})}
+        domain = infer_schema(table, keep=keep, date_order=how.date_order)
+        return table, domain, [*notes, *inferred_notices(domain)]
     dropped = [name for name, _ in domain.dropped if name in set(column_names(table))]
     return table, domain, [*notes, *([dropped_columns(dropped)] if dropped else [])]
+
+
+def inferred_notices(schema: Schema) -> list[Notice]:
+    """That a schema was inferred, and what was assumed about its columns."""
+    notes = [Notice(INFERRED, LEAK_WARNING)]
+    notes += [column_format(a.name, a.kind, a.format) for a in schema if a.format]
+    if schema.constants:
+        notes.append(constant_columns([name for name, _ in schema.constants]))
+    rare = [
+        a.name
+        for a in schema
+        if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER
+    ]
+    return [*notes, *([rare_as_other(rare)] if rare else [])]
 
 
 def schema_of(given: Schema | NativeTable | str | Path) -> tuple[Schema, list[Notice]]:
@@ -177,7 +200,9 @@ def _narrow_schema(schema: Schema, names: Collection[str]) -> Schema:
     if not kept:
         raise SchemaError("the schema has none of the columns asked for", where="columns")
     rules = tuple(rule for rule in schema.rules if set(rule.names) <= set(names))
-    return Schema(kept, rules, tuple((name, why) for name, why in schema.dropped if name in names))
+    dropped = tuple(entry for entry in schema.dropped if entry[0] in names)
+    constants = tuple(entry for entry in schema.constants if entry[0] in names)
+    return Schema(kept, rules, dropped, constants)
 
 
 def named_schema(table: str | Path) -> tuple[Schema | None, list[Notice]]:
@@ -208,10 +233,11 @@ def published_layout(
 
     If the domain was inferred from the rows, which a notice says, the types are the input's.
     """
-    if any(notice.code == INFERRED for notice in notices):
-        return layout
-    declared = not isinstance(table, (str, Path)) or Path(table).suffix.lower() not in TEXT_SUFFIXES
-    return public_layout(layout, schema, declared=declared)
+    named = isinstance(table, (str, Path))
+    kind = layout.kind if named else table_kind(table)
+    if not any(notice.code == INFERRED for notice in notices):
+        layout = public_layout(layout, schema, declared=not is_untyped(table))
+    return replace(layout, kind=kind)
 
 
 def read_named(table: str | Path, schema: Schema | None = None) -> pa.Table:
@@ -227,7 +253,7 @@ def read_named_noted(
         table in NAMES or (not Path(table).exists() and _is_dataset(table))
     ):
         return load_dataset(table).table, []
-    if not Path(table).exists():
+    if not Path(table).exists() and str(table) != STDIN:
         raise TableError(
             f"file not found: {table}; it is not a bundled dataset either (those are: {', '.join(NAMES)})",
             where=str(table),

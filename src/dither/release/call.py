@@ -305,7 +305,7 @@ def _command_again(call: JsonMapping) -> str | None:
 
 def _argument(table: str) -> str:
     """A table's name as an argument that no parser takes for an option."""
-    return f"./{table}" if table.startswith("-") else table
+    return f"./{table}" if table.startswith("-") and table != "-" else table
 
 
 def _python_again(call: JsonMapping) -> str:

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import narwhals as nw
 import numpy as np
 
 from dither import __version__
@@ -59,7 +58,7 @@ from dither.release.report import plot_dependence, release_html, render_body
 from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
-from dither.schema.table import Layout, decode, plain_layout
+from dither.schema.table import Layout, decode, plain_layout, to_arrow
 from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 
 _CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {
@@ -605,7 +604,7 @@ class Release:
 
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""
-        return nw.from_native(self.synthetic, eager_only=True).to_arrow()
+        return to_arrow(self.synthetic)
 
     def to_pandas(self) -> NativeTable:
         """The synthetic table as a pandas DataFrame."""
@@ -651,7 +650,7 @@ class Release:
             started = clock()
             self.content.write(self, folder, form)
             digests = file_digests(folder, self.content.files)
-            write_json(self.schema.to_json(), folder / SCHEMA)
+            write_json(self.schema.file_json(), folder / SCHEMA)
             page = folder / REPORT
             # The page shows the truth, so it is as confidential as the table.
             if self.truth is not None:

@@ -49,6 +49,7 @@ from dither.release.words import (
 from dither.schema import Schema, schema_from_json
 from dither.schema.cells import count_cells
 from dither.schema.files import read_table, write_table
+from dither.schema.table import adopt_table
 from dither.tally.archive import pack, unpack
 from dither.types import Codes, Floats, JsonMapping, JsonObject, NativeTable, Progress
 
@@ -283,7 +284,7 @@ class TableContent:
 
 def number_units(schema: Schema, table: NativeTable) -> dict[str, float]:
     """The unit of each attribute's numbers, if the schema or a table has one."""
-    columns = nw.from_native(table, eager_only=True).schema
+    columns = nw.from_native(adopt_table(table), eager_only=True).schema
     units = {a.name: 1.0 for a in schema if a.kind == "date" or columns[a.name].is_integer()}
     return units | {a.name: a.unit for a in schema if a.unit is not None}
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_choice, check_text, is_finite
 from dither.errors import SchemaError
+from dither.schema.formats import Format, parse_format
 
 if TYPE_CHECKING:
     from dither.types import JsonObject
@@ -72,7 +73,7 @@ def second_number(value: object) -> float | None:
     return float((value - _EPOCH).days * DAY) if isinstance(value, date) else None
 
 
-def duration_number(value: object) -> float | None:
+def _duration_number(value: object) -> float | None:
     """Seconds of a time span or a number; None for others."""
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -251,6 +252,8 @@ class Attribute:
         captions: A caption for each answer, for people (`labels` in a schema file), and
             optionally one for the missing answer. Two schemas that differ in texts only have the
             same codes.
+        format: How a table writes numbers or times as text, such as "$1,234.00" or "%d/%m/%Y".
+            It has no effect on codes, and devices do not get it.
 
     >>> from dither import Attribute
     >>> Attribute("age", "numeric", edges=(0.0, 18.0, 65.0, 120.0), missing=True).cardinality
@@ -270,6 +273,7 @@ class Attribute:
     question: str = ""
     help: str = ""
     captions: tuple[str, ...] = ()
+    format: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -292,12 +296,14 @@ class Attribute:
         self._check_groups()
         if self.answers > MAX_VALUES:
             raise too_many(self.name, self.answers)
-        if self.answers < 2:
+        if self.cardinality < 2:
             raise SchemaError(
                 f"attribute {self.name!r} has one possible value, so there is nothing to ask; drop it or widen it",
                 where=self.name,
             )
         self._check_texts()
+        if self.format:
+            parse_format(self.name, self.kind, self.format)
 
     def _check_texts(self) -> None:
         about = f"attribute {self.name!r}:"
@@ -433,6 +439,11 @@ class Attribute:
                 )
             seen.add(value)
 
+    @cached_property
+    def form(self) -> Format | None:
+        """How a table writes the values as text; None for the plain form."""
+        return parse_format(self.name, self.kind, self.format) if self.format else None
+
     @property
     def on_line(self) -> bool:
         """Whether answers are numbers or times, and codes are intervals."""
@@ -520,8 +531,15 @@ class Attribute:
         return (*(place[group] for group in self.groups), *([len(place)] if self.missing else ()))
 
     def number(self, value: object) -> float | None:
-        """The place of a date, an instant, a duration or its ISO text on the line; None for others."""
-        read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
+        """The place of a date, an instant or a duration on the line; None for others.
+
+        Texts are in the attribute's format or in ISO 8601.
+        """
+        if isinstance(value, str) and self.form is not None:
+            number = self.form.read(value)
+            if number is not None:
+                return number
+        read = {"date": day_number, "datetime": second_number, "duration": _duration_number}[
             self.kind
         ]
         return read(value)
@@ -541,7 +559,7 @@ class Attribute:
         return cell * self.turns + _cycle_number(days, seconds, self.cycles)
 
     def to_json(self) -> JsonObject:
-        """The entry of a schema file; defaults are left out."""
+        """The entry that devices get; defaults are left out."""
         out: JsonObject = {"name": self.name, "kind": self.kind}
         if self.kind in ("date", "datetime"):
             out["edges"] = [self.shown(edge) for edge in self.edges]
@@ -563,6 +581,10 @@ class Attribute:
         if self.captions:
             out["labels"] = list(self.captions)
         return out
+
+    def file_json(self) -> JsonObject:
+        """The entry of a schema file, with the format of a table's column."""
+        return {**self.to_json(), **({"format": self.format} if self.format else {})}
 
 
 def check_kind(name: str, kind: Any) -> Kind:

@@ -26,9 +26,13 @@ from dither.schema.attribute import (
     Attribute,
     Line,
     Value,
-    day_number,
-    duration_number,
-    second_number,
+)
+from dither.schema.formats import (
+    Ambiguous,
+    NumberFormat,
+    detect_moment,
+    detect_number,
+    is_mark,
 )
 from dither.types import Codes, Counts, Flags, Floats, Indices, Integers, Reals
 
@@ -63,10 +67,13 @@ def knots(low: Floats, high: Floats, counts: Counts | Floats, joined: Flags) -> 
         joined: Whether bin i + 1 begins where bin i ends.
     """
     width = high - low
-    mean = counts / width
+    # A bin far narrower than the widest has no width on a linear scale.
+    mean = np.divide(counts, width, out=np.zeros(len(width)), where=width > 0)
     lower, upper = np.full(len(mean), np.nan), np.full(len(mean), np.nan)
     a, b = mean[:-1], mean[1:]
-    at_edge = (a * width[1:] + b * width[:-1]) / (width[:-1] + width[1:])
+    both = width[:-1] + width[1:]
+    weighted = a * width[1:] + b * width[:-1]
+    at_edge = np.divide(weighted, both, out=np.zeros(len(both)), where=both > 0)
     shared = np.minimum(at_edge, 2 * np.minimum(a, b))
     upper[:-1], lower[1:] = np.where(joined, shared, np.nan), np.where(joined, shared, np.nan)
     alone = np.isnan(lower) & np.isnan(upper)
@@ -265,25 +272,73 @@ def _floats(array: pa.ChunkedArray) -> Floats:
 
 
 def _from_text(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
-    """Texts are read one by one, as a device reads them, each different one once."""
-    encoded = pc.dictionary_encode(array).combine_chunks()
-    chunk = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
-    read = {"date": day_number, "datetime": second_number, "duration": duration_number}[
-        attribute.kind
-    ]
-    numbers = [np.nan]
-    for text in chunk.dictionary.to_pylist():
-        number = read(text)
+    """Texts in the attribute's format or in ISO 8601 as numbers; each different one is read once."""
+    indices, values = distinct_values(array)
+    numbers = np.full(len(values) + 1, np.nan)
+    for i, text in enumerate(values):
+        assert isinstance(text, str)
+        number = _read_text(attribute, text)
         if number is None:
-            raise TableError(
-                f"column {attribute.name!r} is a {attribute.kind} in the schema, but holds {text!r}; write it like "
-                "2024-02-29 or 2024-02-29T12:30:00",
-                where=attribute.name,
-                value=text,
-            )
-        numbers.append(number)
-    places = chunk.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
-    return np.asarray(np.asarray(numbers)[places], dtype=np.float64)
+            raise _unread_text(attribute, [str(value) for value in values], text, indices == i)
+        numbers[i] = number
+    return np.asarray(numbers[indices], dtype=np.float64)
+
+
+def _read_text(attribute: Attribute, text: str) -> float | None:
+    """A text as a number of the attribute's line, NaN for a mark of a missing answer."""
+    if attribute.kind == "numeric":
+        number = None if attribute.form is None else attribute.form.read(text)
+    else:
+        number = attribute.number(text)
+    if number is None and attribute.form is not None and is_mark(text):
+        return np.nan
+    return number
+
+
+def _unread_text(attribute: Attribute, texts: list[str], text: str, wrong: Flags) -> TableError:
+    """The error for a text that is not a number or a time of the attribute, and its rows."""
+    first = int(np.argmax(wrong))
+    noun = "numeric" if attribute.kind == "numeric" else f"a {attribute.kind}"
+    if attribute.format:
+        advice = f"correct it, or the schema's format {attribute.format!r}"
+    elif (found := _find_format(attribute, texts)) is not None:
+        advice = f'add "format": "{found}" to the schema if that is how it is written'
+    elif attribute.kind == "numeric":
+        advice = "turn it into a number or leave it empty"
+    else:
+        advice = (
+            "write it like 2024-02-29 or 2024-02-29T12:30:00, "
+            'or add its "format" to the schema, such as "%d/%m/%Y"'
+        )
+    return TableError(
+        f"column {attribute.name!r} is {noun} in the schema, but holds the text {text!r} "
+        f"({shown_rows(int(wrong.sum()), first)}); {advice}",
+        where=attribute.name,
+        value=text,
+    )
+
+
+def _find_format(attribute: Attribute, texts: list[str]) -> str | None:
+    """The format that all texts of a column have, if it suits the attribute's kind."""
+    present = [text for text in texts if not is_mark(text)]
+    if attribute.kind == "numeric":
+        number = detect_number(present)
+        return None if number is None else number.example
+    try:
+        moment = detect_moment(present)
+    except Ambiguous:
+        return None
+    return None if moment is None or moment.kind != attribute.kind else moment.pattern
+
+
+def _written(attribute: Attribute, numbers: Floats, missing: Flags | None) -> pa.Array:
+    """Numbers of an attribute's line as texts in its format; each different one is written once."""
+    form = attribute.form
+    assert form is not None
+    settled = numbers if missing is None else np.where(missing, attribute.edges[0], numbers)
+    different, places = np.unique(settled, return_inverse=True)
+    texts = pa.array([form.write(float(number)) for number in different], pa.string())
+    return texts.take(pa.array(places.ravel(), mask=missing))
 
 
 def _turns_of(attribute: Attribute, numbers: Floats) -> Integers:
@@ -403,6 +458,8 @@ def line_numbers(attribute: Attribute, array: pa.ChunkedArray) -> Floats:
             )
         return numbers
     if is_text(held):
+        if attribute.format:
+            return _from_text(attribute, array)
         raise _text_for_numbers(attribute, array)
     if not (pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)):
         raise TableError(
@@ -435,14 +492,8 @@ def _text_for_numbers(attribute: Attribute, array: pa.ChunkedArray) -> TableErro
             f"{_first_value(array)!r}; turn them into numbers",
             where=attribute.name,
         )
-    first = int(np.argmax(bad))
-    value = values[indices[first]]
-    return TableError(
-        f"column {attribute.name!r} is numeric in the schema, but holds the text {value!r} "
-        f"({shown_rows(int(bad.sum()), first)}); turn it into a number or leave it empty",
-        where=attribute.name,
-        value=value,
-    )
+    text = str(values[indices[int(np.argmax(bad))]])
+    return _unread_text(attribute, [str(value) for value in values], text, bad)
 
 
 def draw_line(
@@ -452,7 +503,14 @@ def draw_line(
     wanted: pa.DataType,
     rng: np.random.Generator,
 ) -> pa.Array:
-    """A value in the cell of each code, as a column of an Arrow type."""
+    """A value in the cell of each code, as a column of an Arrow type.
+
+    Text is written in the attribute's format, if it has one.
+    """
+    if attribute.format and is_text(wanted):
+        plain = draw_line(attribute, codes, missing, _unwritten_type(attribute), rng)
+        numbers = line_numbers(attribute, pa.chunked_array([plain]))
+        return _written(attribute, numbers, missing).cast(wanted)
     cells, turns = np.divmod(
         codes if missing is None else np.where(missing, 0, codes), attribute.turns
     )
@@ -496,6 +554,18 @@ def draw_line(
     return pa.array(draw_reals(line, cells, dtype, rng), mask=missing)
 
 
+def _unwritten_type(attribute: Attribute) -> pa.DataType:
+    """The Arrow type of values that are then written in a format."""
+    if attribute.kind != "numeric":
+        return pa.int64() if attribute.kind == "duration" else plain_type(attribute)
+    form = attribute.form
+    assert isinstance(form, NumberFormat)
+    low, high = attribute.line.boundaries[0], attribute.line.boundaries[-1]
+    countable = max(abs(low), abs(high)) < _FAR
+    whole = attribute.unit is None and not form.digits and countable
+    return pa.int64() if whole else pa.float64()
+
+
 def _countable(unit: float, line: Line) -> float:
     """The unit, or its smallest power-of-ten multiple in which every number fits 62 bits."""
     most = max(abs(line.boundaries[0]), abs(line.boundaries[-1]))
@@ -521,7 +591,9 @@ def line_array(attribute: Attribute, numbers: Floats, like: pa.Array) -> pa.Arra
     held = like.type.value_type if pa.types.is_dictionary(like.type) else like.type
     missing = np.isnan(numbers)
     settled = np.where(missing, attribute.edges[0], numbers)
-    if attribute.kind != "numeric":
+    if attribute.format and is_text(held):
+        array = _written(attribute, settled, missing).cast(held)
+    elif attribute.kind != "numeric":
         array = _moment_array(attribute, settled, missing, held)
     elif pa.types.is_integer(held):
         array = pa.array(np.rint(settled).astype(held.to_pandas_dtype()), held, mask=missing)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Literal
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.checks import check_whole
+from dither.checks import check_choice, check_whole
 from dither.errors import TableError
 from dither.schema.attribute import (
     DAY,
@@ -24,12 +27,21 @@ from dither.schema.attribute import (
     Value,
     period_edges,
 )
-from dither.schema.columns import as_floats, is_text, moment_numbers
+from dither.schema.columns import as_floats, is_text, line_numbers, moment_numbers
+from dither.schema.formats import (
+    Ambiguous,
+    DateOrder,
+    MomentFormat,
+    NumberFormat,
+    detect_moment,
+    detect_number,
+    is_mark,
+)
 from dither.schema.schema import DEFAULT_BINS, Schema, numeric
-from dither.schema.table import column_names, read_columns, select_columns
+from dither.schema.table import column_names, constant_value, read_columns, select_columns
 from dither.types import Counts, Floats, NativeTable
 
-MAX_ATOMS = 16
+_MAX_ATOMS = 16
 _ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
 _ATOM_ROWS = 20  # fewer repeats can be chance
 # An atom is at least this many times as frequent as the values around it.
@@ -93,7 +105,7 @@ def _find_unit(values: Floats) -> float | None:
 
 
 def _find_atoms(seen: Floats, counts: Counts) -> Floats:
-    """The values that stand out from those around them, at most MAX_ATOMS, in order."""
+    """The values that stand out from those around them, at most _MAX_ATOMS, in order."""
     total = counts.sum()
     often = np.flatnonzero(counts >= max(_ATOM_SHARE * total, _ATOM_ROWS))
     atoms_at = []
@@ -102,7 +114,7 @@ def _find_atoms(seen: Floats, counts: Counts) -> Floats:
         if len(around) and counts[i] >= _STANDS_OUT * np.median(around):
             atoms_at.append(int(i))
     atoms_at.sort(key=lambda i: -int(counts[i]))
-    return np.sort(seen[atoms_at[:MAX_ATOMS]])
+    return np.sort(seen[atoms_at[:_MAX_ATOMS]])
 
 
 def _crowded(values: Floats, low: float, high: float) -> bool:
@@ -175,71 +187,164 @@ OTHER = "other"
 _REPEATED = 10
 # From this number of rows on, values that are all distinct are an identifier.
 _SURELY_ROWS = 64
+# Without a repeat at this exponent numbers are not independent draws: the chance is e^-10.
+_SURELY_REPEATS = 10.0
+# Names of identifiers: id, user_id, UserID, row number, key, index.
+_KEY_NAME = re.compile(
+    r"(?i:(^|[\W_])(ids?|key|index|idx|uuid|guid|row ?names?|serial|no|nr|number)$)|[a-z](ID|Id)$"
+)
+# Whole numbers in this range are years.
+_FIRST_YEAR = 1000
+_LAST_YEAR = 2200
+# Longer texts are no labels.
+_MAX_LABEL = 1000
+# Rows of the table of decisions, and characters of a name in it.
+_MAX_LISTED = 20
+_MAX_NAME = 40
 
 
 class _Unfit(Exception):
-    """Why a column cannot be asked, and what to do about it."""
+    """Why a column cannot be asked, and what to do about it.
+
+    Args:
+        reason: What the column holds.
+        advice: What to type; by default the option that leaves it out.
+        drop: Whether to suggest leaving it out.
+    """
+
+    def __init__(self, reason: str, advice: str = "", *, drop: bool = True) -> None:
+        super().__init__(f"{reason}; {advice or 'drop it'}")
+        self.reason = reason
+        self.advice = advice
+        self.drop = drop
+
+
+class _Constant(Exception):
+    """The column has one value, or none."""
 
 
 def infer_schema(
-    table: NativeTable, *, max_categories: int = _MAX_CATEGORIES, keep: Collection[str] = ()
+    table: NativeTable,
+    *,
+    max_categories: int = _MAX_CATEGORIES,
+    keep: Collection[str] = (),
+    date_order: DateOrder | None = None,
 ) -> Schema:
     """Infer the schema of a pandas, polars or PyArrow table. Callers must show `LEAK_WARNING`.
 
     Booleans stay booleans. Text is categorical with sorted labels, or ordinal if the column's
-    type is ordered. Up to 16 distinct numbers are ordinal. Other numbers are numeric with atoms
-    at frequent values and 16 even bins between minimum and maximum, or bins at quantiles if most
-    values would fall into one. Dates and instants are cut by the calendar. Nulls and NaN make a
-    column `missing`.
+    type is ordered; text that writes numbers, dates or times in one format ("$1,234.00",
+    "31/12/2020", "56.0%", "09:30") is read as what it writes. Up to 16 distinct numbers are
+    ordinal. Other numbers are numeric with atoms at frequent values and 16 even bins between
+    minimum and maximum, or bins at quantiles if most values would fall into one. Dates and
+    instants are cut by the calendar. Nulls and NaN make a column `missing`. Constant and empty
+    columns are not asked and pass through.
 
     Args:
         table: The table.
         max_categories: The largest number of distinct texts of a category.
-        keep: Text columns to ask for any number of distinct values.
+        keep: Columns to ask although they look like identifiers or free text.
+        date_order: "dmy" or "mdy", for dates such as 03/09/2020 that can be read both ways.
 
     Raises:
-        TableError: Some columns cannot be asked (constants, identifiers, free text, only nulls,
-            nested types); the message names all of them.
+        TableError: Some columns need a decision (identifiers, free text, ambiguous dates, nested
+            types). The message is a table of all of them, and what to type.
 
     >>> import dither, pyarrow
     >>> table = pyarrow.table({"town": ["Ulm", "Bonn", "Ulm"], "owns": [True, False, True]})
     >>> dither.infer_schema(table).cardinalities
     (2, 2)
     """
-    schema = draft_schema(table, max_categories=max_categories, keep=keep)
-    if not schema.dropped:
+    schema, undecided = _draft(table, max_categories, keep, date_order)
+    if not undecided:
         return schema
-    count = len(schema.dropped)
-    listed = "; ".join(f"column {name!r} {why}" for name, why in schema.dropped)
-    rest = "" if count == 1 else f" ({count} columns need a decision)"
-    first = schema.dropped[0][0]
-    raise TableError(f"{listed}{rest}", where=first, value=[name for name, _ in schema.dropped])
+    raise _decisions(undecided)
 
 
 def draft_schema(
-    table: NativeTable, *, max_categories: int = _MAX_CATEGORIES, keep: Collection[str] = ()
+    table: NativeTable,
+    *,
+    max_categories: int = _MAX_CATEGORIES,
+    keep: Collection[str] = (),
+    date_order: DateOrder | None = None,
 ) -> Schema:
-    """Infer a schema; columns that cannot be asked are marked as dropped, with the reason.
+    """Infer a schema; columns that need a decision are marked as dropped, with the reason.
 
     Raises:
         TableError: No column can be asked.
     """
+    return _draft(table, max_categories, keep, date_order)[0]
+
+
+def _draft(
+    table: NativeTable, max_categories: int, keep: Collection[str], date_order: DateOrder | None
+) -> tuple[Schema, dict[str, _Unfit]]:
+    """The schema of a draft, and the columns that need a decision."""
     check_whole("max_categories", max_categories, 2)
+    if date_order is not None:
+        check_choice("date_order", date_order, get_args(DateOrder))
     fine: list[Attribute] = []
-    unfit: list[tuple[str, str]] = []
+    unfit: dict[str, _Unfit] = {}
+    constants: dict[str, Value | None] = {}
     for name in column_names(table):
         try:
-            fine.append(_infer(name, _column(table, name), max_categories, name in keep))
+            array = _column(table, name)
+            rules = _Rules(max_categories, name in keep, date_order)
+            fine.append(_infer(name, array, rules))
+        except _Constant:
+            constants[name] = constant_value(array)
         except _Unfit as reason:
-            unfit.append((name, str(reason)))
+            unfit[name] = reason
+    if not fine and unfit:
+        raise _decisions(unfit)
     if not fine:
-        listed = "; ".join(f"column {name!r} {why}" for name, why in unfit)
         raise TableError(
-            f"no column can be asked: {listed}",
-            where=unfit[0][0],
-            value=[name for name, _ in unfit],
+            f"every column has one value only, so there is nothing to ask: {', '.join(constants)}",
+            where=next(iter(constants)),
+            value=list(constants),
         )
-    return Schema(tuple(fine), dropped=tuple(unfit))
+    dropped = tuple((name, str(reason)) for name, reason in unfit.items())
+    return Schema(tuple(fine), (), dropped, tuple(constants.items())), unfit
+
+
+def _decisions(unfit: Mapping[str, _Unfit]) -> TableError:
+    """A short table of the columns that need a decision, and an option that leaves them out."""
+    listed = list(unfit.items())
+    count = f"{len(listed)} columns need" if len(listed) > 1 else "1 column needs"
+    rows = [
+        (_shortened(name), entry.reason, entry.advice or f"--drop {_shown_list([name])}")
+        for name, entry in listed[:_MAX_LISTED]
+    ]
+    head = ("column", "why", "what to type")
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in (0, 1)]
+    lines = [f"  {a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in (head, *rows)]
+    if len(listed) > _MAX_LISTED:
+        lines.append(f"  and {len(listed) - _MAX_LISTED} more")
+    names = list(unfit)
+    unwanted = [name for name, entry in listed if entry.drop]
+    if unwanted:
+        shown = f"--drop {_shown_list(unwanted)}  (Python: drop={unwanted!r})"
+        lines.append(f"to leave out what identifies people or cannot be asked: {shown}")
+    return TableError("\n".join([f"{count} a decision:", *lines]), where=names[0], value=names)
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _shown_list(names: Sequence[str]) -> str:
+    """Columns as the command line takes them: comma-separated, quoted for a shell."""
+    quoted = [f'"{name}"' if "," in name or name != name.strip() else name for name in names]
+    return shlex.quote(",".join(quoted))
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How one column is inferred; see `infer_schema`."""
+
+    max_categories: int
+    keep: bool
+    date_order: DateOrder | None
 
 
 def _column(table: NativeTable, name: str) -> pa.ChunkedArray:
@@ -249,12 +354,10 @@ def _column(table: NativeTable, name: str) -> pa.ChunkedArray:
     try:
         return read_columns(narrow)[1][0]
     except TableError as error:
-        raise _Unfit(
-            str(error).removeprefix(f"column {name!r} ") + "; correct it or drop it"
-        ) from None
+        raise _Unfit(str(error).removeprefix(f"column {name!r} ")) from None
 
 
-def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -> Attribute:
+def _infer(name: str, array: pa.ChunkedArray, rules: _Rules) -> Attribute:
     held = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     ordered = pa.types.is_dictionary(array.type) and array.type.ordered
     if pa.types.is_dictionary(array.type):
@@ -267,41 +370,40 @@ def _infer(name: str, array: pa.ChunkedArray, max_categories: int, keep: bool) -
         present = present.filter(pc.invert(pc.is_nan(present)))
     missing = len(present) < len(array)
     if not len(present):
-        raise _Unfit("holds no values at all; drop it")
+        raise _Constant
     if pa.types.is_boolean(held):
-        if len(pc.unique(present)) < 2:
-            raise _constant(present[0].as_py())
+        if not missing and len(pc.unique(present)) < 2:
+            raise _Constant
         return Attribute(name, "boolean", values=(False, True), missing=missing)
     if ordered:
         return _listed(name, "ordinal", [value for value in declared if value is not None], missing)
     if is_text(held):
-        return _infer_text(name, present, missing, max_categories, keep)
+        return _infer_text(name, present, missing, rules)
     if pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held):
-        return _infer_number(name, present, held, missing, keep)
+        return _infer_number(name, present, held, missing, rules.keep)
     if pa.types.is_date(held) or pa.types.is_timestamp(held) or pa.types.is_duration(held):
         return _infer_moment(name, present, held, missing)
     if pa.types.is_nested(held):
-        raise _Unfit(f"holds nested values of type {held}; make a column of each part, or drop it")
-    if pa.types.is_time(held):
-        raise _Unfit(
-            f"holds times of day of type {held}; turn them into hours (numbers) or durations, or drop it"
-        )
-    raise _Unfit(
-        f"holds {held} values, which cannot be asked; turn them into text or numbers, or drop it"
-    )
+        raise _Unfit(f"nested values ({_shortened(str(held))})")
+    raise _Unfit(f"values of type {held}, which cannot be asked")
 
 
-def _infer_text(
-    name: str, present: pa.ChunkedArray, missing: bool, max_categories: int, keep: bool
-) -> Attribute:
+def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, rules: _Rules) -> Attribute:
     counted = pc.value_counts(present)
     labels = sorted(counted.field("values").to_pylist())
-    if keep or (len(labels) <= max_categories and not len(labels) == len(present) >= _SURELY_ROWS):
+    formatted = _infer_formatted(name, present, labels, missing, rules)
+    if formatted is not None:
+        return formatted
+    longest = max(map(len, labels))
+    if longest > _MAX_LABEL:
+        raise _Unfit(f"free text: up to {longest:,} characters")
+    distinct, rows = len(labels), len(present)
+    if rules.keep or (distinct <= rules.max_categories and not distinct == rows >= _SURELY_ROWS):
         return _listed(name, "categorical", labels, missing)
-    if len(labels) * _REPEATED > len(present) or max_categories < _MAX_CATEGORIES:
+    if distinct * _REPEATED > rows or rules.max_categories < _MAX_CATEGORIES:
         raise _Unfit(
-            f"looks like an identifier or free text ({len(labels):,} distinct texts in {len(present):,} rows); drop it, group "
-            "its values, or keep it as it is"
+            f"an identifier or free text: {distinct:,} distinct texts in {rows:,} rows",
+            _drop_or_keep(name),
         )
     pairs = zip(
         counted.field("counts").to_pylist(), counted.field("values").to_pylist(), strict=True
@@ -312,41 +414,123 @@ def _infer_text(
     return _listed(name, "categorical", [*sorted({*often} - {OTHER}), OTHER], missing)
 
 
+def _drop_or_keep(name: str) -> str:
+    shown = _shown_list([name])
+    return f"--drop {shown}, or --keep {shown}"
+
+
+def _infer_formatted(
+    name: str, present: pa.ChunkedArray, labels: list[str], missing: bool, rules: _Rules
+) -> Attribute | None:
+    """The attribute of text that writes numbers, dates or times; None for other text."""
+    texts = [label for label in labels if not is_mark(label)]
+    marked = len(texts) < len(labels)
+    if len(texts) < 2:
+        return None
+    number = detect_number(texts, codes=not marked)
+    if number is not None and len(texts) > MAX_CODES:
+        return _formatted_number(name, present, number, missing or marked)
+    if number is not None:
+        # Few amounts are labels in their order; a mark among them is a label too.
+        ordered = sorted(texts, key=lambda text: number.read(text) or 0.0)
+        return None if marked else _listed(name, "ordinal", ordered, missing)
+    try:
+        moment = detect_moment(texts, rules.date_order)
+    except Ambiguous as example:
+        raise _Unfit(
+            f"day/month or month/day: {example} can be read both ways",
+            "--date-order dmy, or --date-order mdy",
+            drop=False,
+        ) from None
+    if moment is None:
+        return None
+    return _formatted_moment(name, present, moment, missing or marked)
+
+
+def _formatted_number(
+    name: str, present: pa.ChunkedArray, form: NumberFormat, missing: bool
+) -> Attribute:
+    probe = Attribute(name, "numeric", edges=(0.0, 1.0, 2.0), format=form.example)
+    numbers = line_numbers(probe, present)
+    numbers = numbers[~np.isnan(numbers)]
+    whole = not form.digits and float(np.abs(numbers).max()) < 2**53
+    proposed = _propose_numbers(name, numbers, missing, whole=whole)
+    return replace(proposed, format=form.example)
+
+
+def _formatted_moment(
+    name: str, present: pa.ChunkedArray, form: MomentFormat, missing: bool
+) -> Attribute | None:
+    probe = Attribute(name, form.kind, edges=(0.0, 1.0, 2.0), format=form.pattern)
+    numbers = line_numbers(probe, present)
+    numbers = numbers[~np.isnan(numbers)]
+    if form.kind == "duration":
+        unit = 60.0 if (numbers % 60 == 0).all() else 1.0
+        edges = tuple(3600.0 * hour for hour in range(25))
+        return Attribute(
+            name, "duration", edges=edges, missing=missing, unit=unit, format=form.pattern
+        )
+    _check_days(name, numbers if form.kind == "date" else numbers / DAY)
+    if numbers.min() == numbers.max():
+        # The same moment in different words, such as 1/2/2020 and 01/02/2020.
+        return None
+    if form.kind == "datetime" and (numbers % DAY == 0).all():
+        dates = _propose_moments(name, "date", numbers / DAY, missing)
+        return replace(dates, format=form.midnight)
+    return replace(_propose_moments(name, form.kind, numbers, missing), format=form.pattern)
+
+
 def _infer_number(
     name: str, present: pa.ChunkedArray, held: pa.DataType, missing: bool, keep: bool
 ) -> Attribute:
     whole = pa.types.is_integer(held)
     plain = as_floats(present)
     if not pc.all(pc.is_finite(plain)).as_py():
-        raise _Unfit("holds an infinite value; correct it or drop the column")
+        raise _Unfit("an infinite value", f"correct it, or --drop {_shown_list([name])}")
     distinct = pc.unique(present if whole else plain)
     few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
     # pandas stores whole numbers with gaps as floats; they are codes too, and so are
     # prices that repeat.
     if whole and few and max(abs(code) for code in few) >= 2**63:
-        raise _Unfit(
-            "holds whole numbers that do not fit in 64 bits; write them as text or drop it"
-        )
+        raise _Unfit("whole numbers that do not fit in 64 bits")
+    if len(distinct) < 2 and not missing:
+        raise _Constant
     if few and all(float(code).is_integer() and abs(code) < 2**63 for code in few):
         return _listed(name, "ordinal", sorted(int(code) for code in few), missing)
-    if len(few) >= 2 and len(present) >= _REPEATED * len(few):
+    if few and (len(few) == 1 or len(present) >= _REPEATED * len(few)):
         return _listed(name, "ordinal", sorted(few), missing)
-    if len(distinct) < 2:
-        raise _constant(distinct[0].as_py())
-    bounds = pc.min_max(plain).as_py()
-    low, high = bounds["min"], bounds["max"]
+    values = np.asarray(plain.to_numpy())
+    low, high = float(values.min()), float(values.max())
     if math.isinf(high - low):
-        raise _Unfit("spans more than a double-precision number can hold; correct it or drop it")
-    if (
-        whole
-        and not keep
-        and len(distinct) == len(present) >= _SURELY_ROWS
-        and high - low + 1 == len(present)
+        raise _Unfit("numbers that span more than a double-precision number can hold")
+    if not keep and len(distinct) == len(present) >= _SURELY_ROWS:
+        _check_key(name, values)
+    return _propose_numbers(name, values, missing, whole=whole)
+
+
+def _check_key(name: str, values: Floats) -> None:
+    """Raise `_Unfit` if distinct numbers identify the rows.
+
+    They do if the column's name says so, if they increase from row to row, or if independent
+    draws from so narrow a range would almost surely repeat: n draws among m values have no
+    repeat with a probability of at most exp(-n (n - 1) / 2 m), whatever their distribution.
+    Years are not identifiers.
+    """
+    low, high = float(values.min()), float(values.max())
+    years = low >= _FIRST_YEAR and high <= _LAST_YEAR
+    if years or not (values == np.rint(values)).all():
+        return
+    count = len(values)
+    steps = np.diff(values)
+    if (steps > 0).all() or (steps < 0).all():
+        reason = f"an identifier or the order of rows: {count:,} sorted numbers, none of them twice"
+    elif _KEY_NAME.search(name) is not None or count * (count - 1) / 2 > _SURELY_REPEATS * (
+        high - low + 1
     ):
-        raise _Unfit(
-            f"numbers the rows ({len(present):,} whole numbers without a gap or a repeat); drop it or keep it"
-        )
-    return _propose_numbers(name, np.asarray(plain.to_numpy()), missing, whole=whole)
+        reason = f"an identifier: {count:,} whole numbers, none of them twice"
+    else:
+        return
+    raise _Unfit(reason, _drop_or_keep(name))
 
 
 def _infer_moment(
@@ -360,13 +544,13 @@ def _infer_moment(
     probe = Attribute(name, kind, edges=(0.0, 1.0, 2.0))
     numbers = moment_numbers(probe, present)
     assert numbers is not None
-    days = numbers if kind == "date" else numbers / DAY
-    if kind != "duration" and (days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1):
-        raise _Unfit(
-            "holds times before the year 1 or after 9998, perhaps as a code for missing; leave these empty or drop the column"
-        )
-    if numbers.min() == numbers.max():
-        raise _constant(present[0].as_py())
+    if kind != "duration":
+        _check_days(name, numbers if kind == "date" else numbers / DAY)
+    if numbers.min() == numbers.max() and not missing:
+        raise _Constant
+    if kind == "duration" and numbers.min() == numbers.max():
+        only = float(numbers[0])
+        return Attribute(name, kind, edges=(only, only + 1.0), missing=missing)
     if kind == "duration":
         return _propose_numbers(name, numbers, missing, whole=False, kind="duration")
     # Dates in a column of instants.
@@ -375,11 +559,15 @@ def _infer_moment(
     return _propose_moments(name, "date" if kind == "date" else "datetime", numbers, missing)
 
 
+def _check_days(name: str, days: Floats) -> None:
+    if days.min() < FIRST_DAY or days.max() >= LAST_DAY + 1:
+        raise _Unfit(
+            "times before the year 1 or after 9998, perhaps as a code for missing",
+            f"leave these empty, or --drop {_shown_list([name])}",
+        )
+
+
 def _listed(name: str, kind: Kind, values: Sequence[Value], missing: bool) -> Attribute:
-    if len(values) < 2:
-        raise _constant(values[0])
+    if len(values) + missing < 2:
+        raise _Constant
     return Attribute(name, kind, values=tuple(values), missing=missing)
-
-
-def _constant(value: object) -> _Unfit:
-    return _Unfit(f"holds one value only, {value!r}, so there is nothing to ask; drop it")

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,6 +24,7 @@ from dither.schema.attribute import (
     Attribute,
     Cycle,
     Period,
+    Value,
     check_kind,
     check_span,
     check_unit,
@@ -31,6 +33,7 @@ from dither.schema.attribute import (
     second_number,
     too_many,
 )
+from dither.schema.formats import NumberFormat, parse_format
 from dither.schema.rules import Rule, check_rules, rules_from_json
 
 if TYPE_CHECKING:
@@ -44,8 +47,10 @@ _KNOWN = (
     "bins",
     "by",
     "clip",
+    "currency",
     "cycles",
     "edges",
+    "format",
     "groups",
     "help",
     "kind",
@@ -59,6 +64,8 @@ _KNOWN = (
     "unit",
     "values",
 )
+# Keys about a table's columns, without an effect on codes.
+_COLUMN_KEYS = ("format", "currency")
 # The keys of each kind, in addition to name, kind and missing.
 _USED = {
     "numeric": {"edges", "min", "max", "bins", "atoms", "unit", "shape", "groups", "clip"},
@@ -203,8 +210,33 @@ def attribute_from_json(name: str, entry: Any) -> Attribute:
             value=unknown,
         )
     texts = {key: entry[key] for key in TEXTS if key in entry}
-    bare = _coded(name, {key: part for key, part in entry.items() if key not in TEXTS})
+    aside = (*TEXTS, *_COLUMN_KEYS)
+    bare = _coded(name, {key: part for key, part in entry.items() if key not in aside})
+    if any(key in entry for key in _COLUMN_KEYS):
+        bare = replace(bare, format=_format(bare, entry))
     return _with_texts(bare, texts) if texts else bare
+
+
+def _format(attribute: Attribute, entry: Mapping[str, Any]) -> str:
+    """The format of an entry, also from its currency: "$" means $1,234.00 with a unit of cents."""
+    if "format" in entry:
+        if "currency" in entry:
+            raise SchemaError(
+                f"attribute {attribute.name!r} takes format or currency, not both",
+                where=attribute.name,
+            )
+        # Checks an empty format too, which an attribute takes for none.
+        parse_format(attribute.name, attribute.kind, entry["format"])
+        return str(entry["format"])
+    currency = entry["currency"]
+    if not isinstance(currency, str) or not currency.strip() or attribute.kind != "numeric":
+        raise SchemaError(
+            f"attribute {attribute.name!r}: currency is a symbol such as $, and goes with numbers",
+            where=attribute.name,
+        )
+    exponent = Decimal(repr(0.01 if attribute.unit is None else attribute.unit)).normalize()
+    digits = max(0, -int(exponent.as_tuple().exponent))
+    return NumberFormat(prefix=currency, thousands=",", digits=digits).example
 
 
 def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
@@ -434,6 +466,8 @@ class Schema:
         attributes: Attributes with distinct names.
         rules: What every record satisfies.
         dropped: Columns of a table that are not asked, with the reason; devices do not get it.
+        constants: Columns of a table with one value, or with none (None): they are not asked, and
+            the synthetic table repeats the value. Devices do not get them.
 
     >>> from dither import Attribute, Schema
     >>> sex = Attribute("sex", "categorical", ("Female", "Male"))
@@ -445,6 +479,7 @@ class Schema:
     attributes: tuple[Attribute, ...]
     rules: tuple[Rule, ...] = ()
     dropped: tuple[tuple[str, str], ...] = ()
+    constants: tuple[tuple[str, Value | None], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.attributes:
@@ -458,11 +493,12 @@ class Schema:
             seen.add(attribute.name)
         _check_size(len(self.attributes), sum(a.cardinality for a in self.attributes))
         check_rules(self.rules, self.attributes)
-        for name, _ in self.dropped:
-            if name in seen:
-                raise SchemaError(
-                    f"the schema asks for {name!r} and says that it is dropped", where=name
-                )
+        for names, state in ((self.dropped, "dropped"), (self.constants, "constant")):
+            for name, _ in names:
+                if name in seen:
+                    raise SchemaError(
+                        f"the schema asks for {name!r} and says that it is {state}", where=name
+                    )
 
     def __len__(self) -> int:
         return len(self.attributes)
@@ -505,13 +541,18 @@ class Schema:
         return math.prod(self.cardinalities[self.index(n)] for n in names)
 
     def to_json(self) -> JsonObject:
-        """The form for devices, without the dropped columns."""
+        """The form for devices, without formats, dropped and constant columns."""
         rules = {"rules": [rule.to_json() for rule in self.rules]} if self.rules else {}
         return {"format": FORMAT, "attributes": [a.to_json() for a in self.attributes], **rules}
 
     def file_json(self) -> JsonObject:
-        """The form of a schema file, with the dropped columns."""
-        return {**self.to_json(), **({"dropped": dict(self.dropped)} if self.dropped else {})}
+        """The form of a schema file, with all that is said of a table's columns."""
+        out = {**self.to_json(), "attributes": [a.file_json() for a in self.attributes]}
+        if self.dropped:
+            out["dropped"] = dict(self.dropped)
+        if self.constants:
+            out["constants"] = dict(self.constants)
+        return out
 
     @cached_property
     def fingerprint(self) -> str:
@@ -559,7 +600,14 @@ def schema_from_json(data: object) -> Schema:
         codes += built[-1].cardinality
         _check_size(len(built), codes)
     rules = rules_from_json(data["rules"], built) if whole and "rules" in data else ()
-    return Schema(tuple(built), rules, _dropped(data.get("dropped", {})) if whole else ())
+    if not whole:
+        return Schema(tuple(built))
+    return Schema(
+        tuple(built),
+        rules,
+        _dropped(data.get("dropped", {})),
+        _constants(data.get("constants", {})),
+    )
 
 
 def _dropped(data: object) -> tuple[tuple[str, str], ...]:
@@ -568,6 +616,17 @@ def _dropped(data: object) -> tuple[tuple[str, str], ...]:
     ):
         raise SchemaError(
             "dropped must be an object from columns' names to reasons", where="dropped"
+        )
+    return tuple(data.items())
+
+
+def _constants(data: object) -> tuple[tuple[str, Value | None], ...]:
+    if not isinstance(data, Mapping) or not all(
+        isinstance(name, str) and (value is None or isinstance(value, (str, int, float)))
+        for name, value in data.items()
+    ):
+        raise SchemaError(
+            "constants must be an object from columns' names to their one value", where="constants"
         )
     return tuple(data.items())
 

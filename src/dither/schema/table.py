@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dither.checks import check_choice
 from dither.errors import TableError
-from dither.schema.attribute import Attribute
+from dither.schema.attribute import Attribute, Value
 from dither.schema.columns import (
     Matcher,
     column_step,
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-_TableKind = Literal["pandas", "polars", "pyarrow"]
+# "columns" is a dict of columns, "records" a list of dicts.
+_TableKind = Literal["pandas", "polars", "pyarrow", "columns", "records"]
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,14 @@ class Column:
     """A column of a table: its name, its Arrow type, and its type in the table's library.
 
     `style` is how a text column writes values that are not text in the schema: "true", "True"
-    or "1".
+    or "1". `constant` is an array of the one value that all rows of an unasked column have.
     """
 
     name: str
     arrow: pa.DataType
     native: Any = None  # a type of pandas, polars or PyArrow
     style: int = 0
+    constant: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,66 @@ def table_kind(table: object) -> _TableKind:
         return "polars"
     if nw.dependencies.is_pyarrow_table(table):
         return "pyarrow"
+    if isinstance(table, Mapping):
+        return "columns"
+    if _is_records(table):
+        return "records"
     if nw.dependencies.is_polars_lazyframe(table):
         raise TableError("a polars LazyFrame holds no rows yet; call collect() on it first")
     name = f"{type(table).__module__}.{type(table).__name__}".removeprefix("builtins.")
-    raise TableError(f"expected a pandas, polars or PyArrow table, not {name}", value=type(table))
+    raise TableError(
+        "expected a pandas, polars or PyArrow table, a dict of columns or a list of records, "
+        f"not {name}",
+        value=type(table),
+    )
+
+
+def _is_records(table: object) -> bool:
+    return isinstance(table, (list, tuple)) and all(isinstance(row, Mapping) for row in table)
+
+
+def adopt_table(table: NativeTable) -> NativeTable:
+    """A dict of columns or a list of records as a PyArrow table; other tables as they are.
+
+    Raises:
+        TableError: Columns have different lengths, or values of several types.
+    """
+    kind = table_kind(table)
+    if kind not in ("columns", "records"):
+        return table
+    if kind == "columns":
+        columns = dict(table)
+    else:
+        # Not every record has to have every key.
+        names = dict.fromkeys(name for record in table for name in record)
+        columns = {name: [record.get(name) for record in table] for name in names}
+    check_names(list(columns))
+    arrays = {name: _python_column(name, values) for name, values in columns.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    first = next(iter(lengths))
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise TableError(
+                f"column {name!r} has {length:,} rows, column {first!r} has {lengths[first]:,}",
+                where=name,
+            )
+    return pa.table(arrays)
+
+
+def _python_column(name: str, values: Any) -> pa.Array:
+    """A column of Python values as an Arrow array; NaN is missing."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise TableError(
+            f"column {name!r} must be a list of values, not {type(values).__name__}", where=name
+        )
+    try:
+        array = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise TableError(
+            f"column {name!r} cannot be read as values of one type: {_first_line(error)}",
+            where=name,
+        ) from None
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def check_names(names: Sequence[object], place: str = "the table") -> None:
@@ -113,6 +171,7 @@ def check_names(names: Sequence[object], place: str = "the table") -> None:
 
 def column_names(table: NativeTable) -> list[str]:
     """A table's columns in order; their names are distinct text."""
+    table = adopt_table(table)
     names = list(table.column_names if table_kind(table) == "pyarrow" else table.columns)
     check_names(names)
     return names
@@ -120,7 +179,7 @@ def column_names(table: NativeTable) -> list[str]:
 
 def select_columns(table: NativeTable, names: Sequence[str]) -> NativeTable:
     """The same table with these columns only, in this order."""
-    return nw.from_native(table, eager_only=True).select(list(names)).to_native()
+    return nw.from_native(adopt_table(table), eager_only=True).select(list(names)).to_native()
 
 
 def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
@@ -135,6 +194,7 @@ def read_columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
 
 
 def _columns(table: NativeTable) -> tuple[Layout, list[pa.ChunkedArray]]:
+    table = adopt_table(table)
     kind, names = table_kind(table), column_names(table)
     frame = nw.from_native(table, eager_only=True)
     columns, arrays = [], []
@@ -162,6 +222,9 @@ def _build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
     """
     if layout.kind == "pyarrow":
         return pa.table(dict(zip(layout.names, arrays, strict=True)))
+    if layout.kind in ("columns", "records"):
+        plain = pa.table(dict(zip(layout.names, arrays, strict=True)))
+        return plain.to_pydict() if layout.kind == "columns" else plain.to_pylist()
     pairs = list(zip(layout.columns, arrays, strict=True))
     if layout.kind == "polars":
         import polars as pl
@@ -176,6 +239,7 @@ def _build_table(layout: Layout, arrays: Sequence[pa.Array]) -> NativeTable:
 
 def to_arrow(table: NativeTable) -> pa.Table:
     """A table of any kind as a PyArrow table, without a pandas index; it may have no rows."""
+    table = adopt_table(table)
     layout, arrays = _columns(table)
     return (
         table
@@ -263,18 +327,32 @@ def public_layout(layout: Layout, schema: Schema, *, declared: bool) -> Layout:
     CSV file has no types, and one gap turns whole numbers of a pandas frame into float64, so
     there the schema decides. Labels are written as in the schema.
     """
-    return replace(
-        layout,
-        columns=tuple(_column(c, schema[c.name], layout.kind, declared) for c in layout.columns),
+    stated = dict(schema.constants)
+    columns = (
+        _constant_column(c, stated[c.name], declared or layout.kind == "pandas")
+        if c.constant is not None
+        else _column(c, schema[c.name], layout.kind, declared)
+        for c in layout.columns
     )
+    return replace(layout, columns=tuple(columns))
+
+
+def _constant_column(column: Column, value: Value | None, declared: bool) -> Column:
+    """A constant column as the schema states it, unless its type is declared."""
+    if declared:
+        return column
+    constant = pa.array([value])
+    return Column(column.name, constant.type, constant.type, constant=constant)
 
 
 def schema_type(attribute: Attribute) -> pa.DataType:
     """The Arrow type of an attribute by the schema alone.
 
-    Numeric: by the unit if it has one. Otherwise integers if all atoms and both bounds are whole
+    With a format: text. Numeric: by the unit if it has one. Otherwise integers if all atoms and both bounds are whole
     and every bin contains a whole number, else real numbers.
     """
+    if attribute.format:
+        return pa.string()
     if attribute.kind == "numeric":
         return pa.int64() if _whole(attribute) else pa.float64()
     return plain_type(attribute)
@@ -336,7 +414,7 @@ def _whole(attribute: Attribute) -> bool:
     return all(math.ceil(low) < high for low, high in pairwise(edges[:-1]))
 
 
-Unknown = Literal["error", "other"]
+_Unknown = Literal["error", "other"]
 
 
 @dataclass(frozen=True)
@@ -352,7 +430,7 @@ class _EncodedTable:
 
 
 def encode(
-    table: NativeTable, schema: Schema, *, unknown: Unknown = "error", keep_rules: bool = True
+    table: NativeTable, schema: Schema, *, unknown: _Unknown = "error", keep_rules: bool = True
 ) -> _EncodedTable:
     """The codes of a pandas, polars or PyArrow table. NaN is missing.
 
@@ -366,12 +444,17 @@ def encode(
     Raises:
         TableError: A value is outside its domain, or a row violates a rule.
     """
-    check_choice("unknown", unknown, get_args(Unknown))
+    check_choice("unknown", unknown, get_args(_Unknown))
     layout, arrays = read_columns(_without_dropped(table, schema))
-    _check_columns(layout.names, schema)
+    constants = dict(schema.constants)
+    _check_columns(tuple(name for name in layout.names if name not in constants), schema)
     codes = np.empty((len(arrays[0]), len(schema)), dtype=np.int32, order="F")
     columns, clipped = [], {}
     for column, array in zip(layout.columns, arrays, strict=True):
+        if column.name in constants:
+            constant = _check_constant(column.name, constants[column.name], array)
+            columns.append(replace(column, constant=constant))
+            continue
         attribute, position = schema[column.name], schema.index(column.name)
         if attribute.on_line:
             codes[:, position] = line_codes(attribute, array)
@@ -394,6 +477,36 @@ def _without_dropped(table: NativeTable, schema: Schema) -> NativeTable:
     return table if len(kept) == len(names) or not kept else select_columns(table, kept)
 
 
+def constant_value(array: pa.ChunkedArray) -> Value | None:
+    """The one value of a column as a schema file holds it; None if all are missing."""
+    present = array.drop_null()
+    value = present[0].as_py() if len(present) else None
+    if value is None or isinstance(value, (str, int, float)):
+        return None if _is_missing(value) else value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _check_constant(name: str, stated: Value | None, array: pa.ChunkedArray) -> pa.Array:
+    """The first row of a column that has the stated value in every row.
+
+    Raises:
+        TableError: A row has another value.
+    """
+    indices = distinct_values(array)[0]
+    for i in np.unique(indices):
+        at = int(np.argmax(indices == i))
+        value = constant_value(array.slice(at, 1))
+        if value != stated and str(value) != str(stated):
+            raise TableError(
+                f"column {name!r} is constant in the schema ({stated!r}), but holds {value!r} "
+                f"({shown_rows(1, at)}); correct the table or list the column's values",
+                where=name,
+                value=value,
+            )
+    first = array.slice(0, 1).combine_chunks()
+    return first.chunk(0) if isinstance(first, pa.ChunkedArray) else first
+
+
 def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generator) -> NativeTable:
     """A table of the layout's kind, with its column order, labels and types, for given codes.
 
@@ -413,6 +526,10 @@ def decode(codes: Codes, schema: Schema, layout: Layout, rng: np.random.Generato
         )
     columns, arrays = [], []
     for column in layout.columns:
+        if column.constant is not None:
+            columns.append(column)
+            arrays.append(column.constant.take(pa.array(np.zeros(len(codes), np.int64))))
+            continue
         attribute = schema[column.name]
         array, fits = _decode_column(
             attribute, codes[:, schema.index(column.name)], column, layout.kind, rng
@@ -498,7 +615,7 @@ def _more(names: list[str]) -> str:
 
 
 def _encode_labels(
-    attribute: Attribute, array: pa.ChunkedArray, unknown: Unknown
+    attribute: Attribute, array: pa.ChunkedArray, unknown: _Unknown
 ) -> tuple[Integers, int, int]:
     """The codes, the style of texts, and the number of rows replaced by "other"."""
     if (
@@ -527,7 +644,7 @@ def _encode_labels(
 
 
 def _other_or_error(
-    attribute: Attribute, value: object, rows: int, first: int, unknown: Unknown
+    attribute: Attribute, value: object, rows: int, first: int, unknown: _Unknown
 ) -> int:
     other = other_code(attribute)
     if unknown == "other" and other is not None:

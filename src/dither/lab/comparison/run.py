@@ -40,6 +40,7 @@ from dither.notice import Notice
 from dither.release.call import RunOptions
 from dither.schema import Schema
 from dither.schema.files import ReadOptions, write_atomically
+from dither.schema.formats import DateOrder
 from dither.schema.table import encode
 from dither.types import JsonObject, NativeTable
 
@@ -197,6 +198,8 @@ def compare(
     encoding: str | None = None,
     decimal: str | None = None,
     missing: Sequence[str] | None = None,
+    no_header: bool = False,
+    date_order: DateOrder | None = None,
     output: str | Path | None = None,
     fresh: bool = False,
     isolated: bool = True,
@@ -220,8 +223,8 @@ def compare(
         replicates: Refits for the intervals whose coverage is measured; 0 for none.
         seed: Seed of the simulated noise and of the choice of test rows.
         limit: Seconds after which a method is abandoned; None for no limit.
-        columns: As for `publish`, like `drop`, `keep`, `delimiter`, `encoding`, `decimal`
-            and `missing`.
+        columns: As for `publish`, like `drop`, `keep`, `delimiter`, `encoding`, `decimal`,
+            `missing`, `no_header` and `date_order`.
         output: Folder for the results. A call that was interrupted resumes there.
         fresh: Measure again what an earlier run had finished.
         isolated: Run each point in a separate process, which isolates its memory and its
@@ -244,7 +247,9 @@ def compare(
     levels = _epsilons(epsilons)
     chosen, absent = _methods(methods)
     _check_options(repeats, seed, limit, output)
-    read = ReadOptions(columns, drop, keep, delimiter, encoding, decimal, missing)
+    read = ReadOptions(
+        columns, drop, keep, delimiter, encoding, decimal, missing, no_header, date_order
+    )
     # Epsilon, method and seed vary between the runs; the rest is common to them.
     run = RunOptions(
         epsilon=levels[0],
