@@ -97,7 +97,7 @@ def collected(
 ) -> MethodRun:
     """A campaign with all its reports in. Generated tables are always asked pairs, because their fits are compared."""
     table, _ = population(name, people, seed, data_dir)
-    parameters = {"screen": "never"} if name in NETWORKS else {}
+    parameters = {"rounds": 1} if name in NETWORKS else {}
     machine = start("mixture", table.schema, epsilon, people, parameters, seed=seed)
     simulate(machine, table.codes, np.random.default_rng([seed, 1]))
     return machine

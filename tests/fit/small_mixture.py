@@ -1,4 +1,4 @@
-"""A small schema and a mixture of three components on it: the known truth of the tests of both fits; and sparse tables."""
+"""A small schema and a mixture of three components on it: the known truth of tests of fits."""
 
 from __future__ import annotations
 
@@ -28,20 +28,25 @@ def known_mixture(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
     return np.array([0.5, 0.3, 0.2]), np.concatenate(tables, axis=1)
 
 
-def sparse(
-    attributes: int, share: np.ndarray, people: int, epsilon: float, seed: int
-) -> PairTargets:
-    """Answers about all pairs, so many people each; every pair has the same table of true frequencies."""
-    rng, values = np.random.default_rng(seed), tuple(range(len(share)))
-    schema = Schema(tuple(Attribute(f"x{i}", "categorical", values) for i in range(attributes)))
-    answers = []
-    for pair in combinations(schema.names, 2):
-        q = question(schema, pair, epsilon)
-        answers.append(
-            AnswerCounts(
-                q,
-                kernels.simulate(q.mechanism, rng.multinomial(people, share.ravel()), rng),
-                people,
-            )
-        )
-    return pair_targets(schema, answers)
+def pair_matrix(weights: np.ndarray, a: np.ndarray) -> np.ndarray:
+    return (a.T * weights) @ a
+
+
+def answers(n: int, epsilon: float, rng: np.random.Generator) -> list[AnswerCounts]:
+    """All pairs of people who follow the known mixture, n of them each, and n/10 for singles."""
+    weights, a = known_mixture()
+    pairs, one = pair_matrix(weights, a), weights @ a
+    found = []
+    for i, j in combinations(range(len(CARDINALITIES)), 2):
+        q = question(SCHEMA, [SCHEMA.names[i], SCHEMA.names[j]], epsilon)
+        truth = rng.multinomial(n, pairs[COLUMNS.of(i), COLUMNS.of(j)].ravel())
+        found.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), n))
+    for i, name in enumerate(SCHEMA.names):
+        q = question(SCHEMA, [name], epsilon)
+        truth = rng.multinomial(n // 10, one[COLUMNS.of(i)])
+        found.append(AnswerCounts(q, kernels.simulate(q.mechanism, truth, rng), n // 10))
+    return found
+
+
+def collected(n: int, epsilon: float, rng: np.random.Generator) -> PairTargets:
+    return pair_targets(SCHEMA, answers(n, epsilon, rng))

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from small_mixture import COLUMNS
-from test_mixture_fit import collected
+from small_mixture import COLUMNS, SCHEMA, answers, known_mixture
 
-from dither.fit.mixture.fit import Candidate, FitOptions, fit_mixture, gram
+from dither.fit import Model
+from dither.fit.average import Candidate, gram
+from dither.fit.mixture.fit import Weights
+from dither.fit.mixture.model import Mixture
 from dither.fit.mixture.public_prior import (
     DESCENT,
     OWN,
     PUBLIC,
     LatentClasses,
-    as_fit,
     cautious_shares,
     gain_error,
-    judged,
-    paired,
     with_public,
 )
-from dither.fit.mixture.targets import inverse_variances
+from dither.fit.mixture.targets import inverse_variances, pair_targets
 
 CELLS, FOLLOWED = 100, 40
 
@@ -48,14 +45,15 @@ def test_the_standard_error_of_a_gain_is_what_repeated_data_scatter_by() -> None
     assert np.mean(gaps) == pytest.approx(0.0, abs=4 * np.sqrt(scatter / 4_000))
 
 
+def known(name: str = OWN, df: float = 0.0, penalty: float = 1.2) -> Candidate:
+    weights, components = known_mixture()
+    model: Model = Mixture.side_by_side(SCHEMA, weights, components)
+    pairs = (components.T * weights) @ components
+    return Candidate(name, model, pairs, weights @ components, df, penalty)
+
+
 def candidates(*df: float) -> list[Candidate]:
-    fit = fit_mixture(
-        collected(20_000, 3.0, np.random.default_rng(1)), np.random.default_rng(1), OPTIONS
-    )
-    return [Candidate(name, fit, d) for name, d in zip((OWN, PUBLIC, DESCENT), df, strict=False)]
-
-
-OPTIONS = FitOptions(total=24, components=8, iterations=10, edges=())
+    return [known(name, d) for name, d in zip((OWN, PUBLIC, DESCENT), df, strict=False)]
 
 
 def test_a_gain_within_its_error_gives_no_share_and_a_large_one_nearly_all() -> None:
@@ -83,32 +81,47 @@ def test_degrees_of_freedom_below_zero_win_no_share() -> None:
     assert risk == without
 
 
-def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_the_fit_and_from_none_far_beyond() -> (
-    None
-):
-    """A public table whose first attribute is tilted: the better the fit, the farther off the table is beside it."""
-    targets = collected(200_000, 4.0, np.random.default_rng(1))
-    own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
-    first = COLUMNS.of(0)
-    weights, df = (
-        inverse_variances(targets, own.pairs, own.one),
-        own.diagnostics["degrees_of_freedom"],
+def offered(classes: LatentClasses, asked: int = 5) -> tuple[set[str], float]:
+    """The candidates named in the note, and how far off the classes are in the fit's risks.
+
+    The last attributes are asked alone.
+    """
+    rng = np.random.default_rng(1)
+    found = [
+        a
+        for a in answers(200_000, 4.0, rng)
+        if len(a.question.attributes) == 1
+        or all(SCHEMA.index(name) < asked for name in a.question.attributes)
+    ]
+    targets = pair_targets(SCHEMA, found)
+    moved = [pair_targets(SCHEMA, found, 0.1, rng) for _ in range(3)]
+    own = known(df=20.0)
+    weights = Weights(*inverse_variances(targets, own.pairs, own.one))
+    pairs = (classes.components.T * classes.weights) @ classes.components
+    one = classes.weights @ classes.components
+    public = Candidate(PUBLIC, own.model, pairs, one, 0.0)
+    products = gram(targets, weights, [own, public])
+    risk = max(products[0, 0] + 2 * own.penalty * own.df - targets.cells, 0.0)
+    _, shares, note = with_public(
+        targets, moved, 0.1, weights, [own], np.ones(1), classes, np.random.default_rng(4)
     )
-    found: dict[float, set[str]] = {}
-    for tilt in np.linspace(0.0, 3.0, 16):
-        turned = own.components.copy()
+    assert shares.sum() == pytest.approx(1.0)
+    return set(note["shares"]), (products[1, 1] - targets.cells) / risk
+
+
+def test_a_descent_starts_from_a_table_that_is_near_and_from_none_far_off() -> None:
+    """A public table whose first attribute is tilted."""
+    weights, components = known_mixture()
+    first = COLUMNS.of(0)
+    found = {}
+    for tilt in (0.0, 0.02, 0.05, 0.5, 2.0):
+        turned = components.copy()
         turned[:, first] *= np.exp(tilt * np.arange(first.stop - first.start))
         turned[:, first] /= turned[:, first].sum(axis=1, keepdims=True)
-        classes = LatentClasses(own.weights, turned)
-        products = gram(targets, *weights, [own, as_fit(targets, own, classes)])
-        times = (products[1, 1] - targets.cells) / (
-            products[0, 0] + 2 * OPTIONS.penalty * df - targets.cells
-        )
-        found[times] = set(with_public(targets, own, df, classes, np.random.default_rng(4)).shares)
-    near, far = (
-        [names for t, names in found.items() if 5 < t < 9],
-        [names for t, names in found.items() if t > 15],
-    )
+        names, times = offered(LatentClasses(weights, turned))
+        found[times] = names
+    near = [names for times, names in found.items() if times < 5]
+    far = [names for times, names in found.items() if times > 15]
     assert near
     assert far
     assert all(DESCENT in names for names in near)
@@ -116,22 +129,11 @@ def test_a_descent_starts_from_a_table_that_is_off_by_several_times_the_risk_of_
 
 
 def test_attributes_that_were_not_asked_in_pairs_keep_the_marginals_of_the_fit() -> None:
-    targets = collected(20_000, 3.0, np.random.default_rng(1))
-    noise = tuple(c.copy() for c in targets.pair_noise)
-    for c in noise:
-        c[-1, :] = c[:, -1] = 0.0
-    targets = replace(targets, pair_noise=noise)
-    assert paired(targets).tolist() == [True] * (len(noise[0]) - 1) + [False]
+    """What the public table says of how the last attribute depends on others is not used."""
     rng = np.random.default_rng(2)
-    classes = LatentClasses(
-        np.full(5, 0.2), COLUMNS.softmax(rng.standard_normal((5, COLUMNS.width)))
-    )
-    known = judged(targets, classes, targets.one)
-    last = COLUMNS.of(len(noise[0]) - 1)
-    assert np.array_equal(known.components[:, : last.start], classes.components[:, : last.start])
-    assert np.allclose(known.components[:, last], targets.one[last], atol=1e-4)
-    own = fit_mixture(targets, np.random.default_rng(3), OPTIONS)
-    found = with_public(
-        targets, own, own.diagnostics["degrees_of_freedom"], classes, np.random.default_rng(4)
-    )
-    assert set(found.shares) >= {OWN, PUBLIC}
+    weights, components = known_mixture()
+    last = COLUMNS.of(4)
+    other = components.copy()
+    other[:, last] = rng.dirichlet(np.ones(last.stop - last.start), size=len(weights))
+    assert offered(LatentClasses(weights, other), asked=4)[0] >= {OWN, PUBLIC, DESCENT}
+    assert DESCENT not in offered(LatentClasses(weights, other))[0]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 NETWORK, OTHER = (generate_network([4] * 5, parents=1, strength=1.2, seed=seed) for seed in (3, 8))
 SIZES, NAMES = tuple(NETWORK.schema.cardinalities), tuple(NETWORK.schema.names)
-PARAMETERS = {"screen": "never", "total": 48, "components": 16, "edges": "none"}
+PARAMETERS = {"rounds": 1, "total": 48, "components": 16}
 
 
 def campaign(network: Any, seed: int, epsilon: float = 2.0, people: int = 20_000) -> MethodRun[Any]:

@@ -199,7 +199,7 @@ def test_a_stated_map_is_released(holdout: float) -> None:
         schema=schema,
         rows=200,
         holdout=holdout,
-        parameters={"total": 40, "screen": "never"},
+        parameters={"total": 40, "rounds": 1},
         seed=1,
     )
     assert (
@@ -227,7 +227,7 @@ def test_values_of_one_group_are_not_told_apart_with_other_attributes() -> None:
     )
     frame = pd.DataFrame({"city": np.array(names)[city], "boat": boat, "job": job})
     options = {
-        "parameters": {"total": 40, "screen": "never"},
+        "parameters": {"total": 40, "rounds": 1},
         "seed": 1,
         "replicates": 5,
         "rows": 20,

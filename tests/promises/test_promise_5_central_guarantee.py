@@ -319,7 +319,7 @@ def test_what_a_release_states_covers_every_tally_in_it(options: dict[str, Any])
 NETWORK, OTHERS = (
     generate_network([2, 2, 3], parents=1, strength=1.2, seed=seed) for seed in (3, 8)
 )
-PARAMETERS = {"screen": "never", "total": 24, "components": 8, "edges": "none"}
+PARAMETERS = {"total": 24, "components": 8}
 
 
 def private_release(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 NETWORK = generate_network([3] * 5, parents=1, strength=1.5, seed=2)
 OPTIONS: dict[str, Any] = {
     "schema": NETWORK.schema,
-    "parameters": {"screen": "never", "total": 24, "components": 8},
+    "parameters": {"rounds": 1, "total": 24, "components": 8},
 }
 
 
@@ -150,7 +150,7 @@ def test_the_command_line_takes_a_prior_and_writes_nothing_where_it_is_wrong(
         "--epsilon",
         "2",
     ]
-    asked += ["--set", "screen=never", "--set", "total=24", "--set", "components=8", "--rows", "10"]
+    asked += ["--set", "rounds=1", "--set", "total=24", "--set", "components=8", "--rows", "10"]
     assert run([*asked, "--prior", str(public), "-o", str(tmp_path / "out")]) == 0
     assert json.loads((tmp_path / "out" / "release.json").read_text())["call"]["prior"] == str(
         public
@@ -160,7 +160,7 @@ def test_the_command_line_takes_a_prior_and_writes_nothing_where_it_is_wrong(
     assert "prior nowhere.csv: file not found" in capsys.readouterr().err
     assert run([*asked, "--prior", str(tmp_path), "-o", str(tmp_path / "no")]) == 2
     assert "is a folder without a state.bin" in capsys.readouterr().err
-    other = ["publish", str(tmp_path / "mine.parquet"), "--epsilon", "2", "--set", "screen=never"]
+    other = ["publish", str(tmp_path / "mine.parquet"), "--epsilon", "2", "--set", "rounds=1"]
     assert run([*other, "--prior", str(tmp_path / "out"), "-o", str(tmp_path / "no")]) == 2
     assert "is a release of another schema" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()

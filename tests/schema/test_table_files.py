@@ -332,7 +332,9 @@ def test_packed_files(tmp_path):
     assert table.to_pylist() == [{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]
     assert "t.csv.gz was read as semicolon-separated" in notes[0].message
     lines = b'{"a": 1}\n{"a": 2}\n'
-    assert read_table(write(tmp_path / "t.jsonl.gz", gzip.compress(lines, mtime=0)))["a"].to_pylist() == [
+    assert read_table(write(tmp_path / "t.jsonl.gz", gzip.compress(lines, mtime=0)))[
+        "a"
+    ].to_pylist() == [
         1,
         2,
     ]

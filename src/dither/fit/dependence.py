@@ -18,27 +18,45 @@ from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import AnyArray, Floats
 
-# Mean squared dependences times cells, about Cramer's V squared, from undetectable to complete.
-_SIZES = np.concatenate([[0.0], 4.0 ** np.arange(-9, 2)])
+# Mean squared dependences times cells, about Cramer's V squared times the smaller number of
+# values less one: from undetectable to two attributes of 1,000 values that determine each other.
+_SIZES = np.concatenate([[0.0], 4.0 ** np.arange(-9, 6)])
+# Sizes up to complete dependence of a few values, which PrivIncr's figures rest on.
+_SMALL_SIZES = _SIZES[:12]
 _STEPS = 200
 
 
 def shrunk_squares(tests: Sequence[Dependence], shapes: Sequence[tuple[int, int]]) -> Floats:
-    """The posterior mean of each pair's squared distance from independence.
-
-    For noise of variance s^2 in each of the f = (k-1)(m-1) directions, the residual's square
-    over s^2 is (1 + r) times a chi-square of f degrees if the effects have variance r s^2; with
-    B = r/(1+r) the effect's mean square is then B^2 |y|^2 + f B s^2.
-    """
+    """The posterior mean of each pair's squared distance from independence."""
     rows, columns = np.array(shapes, np.float64).reshape(-1, 2).T
-    degrees = (rows - 1) * (columns - 1)
     noise = np.array([test.noise for test in tests])
+    observed = np.array([test.statistic for test in tests]) + noise
+    degrees = (rows - 1) * (columns - 1)
+    return posterior_squares(observed, noise, degrees, rows * columns, _SMALL_SIZES)
+
+
+def posterior_squares(
+    observed: Floats, noise: Floats, degrees: Floats, cells: Floats, sizes: Floats = _SIZES
+) -> Floats:
+    """The posterior mean of squared effects, with a prior learnt from all of them.
+
+    For noise of variance s^2 in each of f directions, the residual's square over s^2 is (1 + r)
+    times a chi-square of f degrees if the effects have variance r s^2; with B = r/(1+r) the
+    effect's mean square is then B^2 |y|^2 + f B s^2.
+
+    Args:
+        observed: Squared lengths of the residuals, noise included.
+        noise: Mean squared lengths of the noise, f s^2.
+        degrees: f.
+        cells: Of each table; an effect's size is its mean square times its cells.
+        sizes: The sizes that an effect may have.
+    """
     variance = np.maximum(noise / degrees, np.finfo(float).tiny)
-    observed = np.maximum(np.array([test.statistic for test in tests]) + noise, 0.0) / variance
-    ratio = _SIZES / (rows * columns * degrees * variance)[:, None]
-    log = -0.5 * (degrees[:, None] * np.log1p(ratio) + observed[:, None] / (1 + ratio))
+    scaled = np.maximum(observed, 0.0) / variance
+    ratio = sizes / (cells * degrees * variance)[:, None]
+    log = -0.5 * (degrees[:, None] * np.log1p(ratio) + scaled[:, None] / (1 + ratio))
     likelihood = np.exp(log - log.max(axis=1, keepdims=True))
-    prior = np.full(len(_SIZES), 1.0 / len(_SIZES))
+    prior = np.full(len(sizes), 1.0 / len(sizes))
     for _ in range(_STEPS):
         weights = likelihood * prior
         prior = (weights / weights.sum(axis=1, keepdims=True)).sum(axis=0)
@@ -47,7 +65,7 @@ def shrunk_squares(tests: Sequence[Dependence], shapes: Sequence[tuple[int, int]
     weights = likelihood * prior
     weights /= weights.sum(axis=1, keepdims=True)
     kept = ratio / (1 + ratio)
-    squares = (weights * (kept**2 * observed[:, None] + degrees[:, None] * kept)).sum(axis=1)
+    squares = (weights * (kept**2 * scaled[:, None] + degrees[:, None] * kept)).sum(axis=1)
     return np.asarray(squares * variance)
 
 

@@ -146,6 +146,71 @@ class JunctionTree:
         out = np.ascontiguousarray(_sum_out(table, scope, positions))
         return np.asarray(out / out.sum())
 
+    def all_pairs(self) -> Floats:
+        """The marginals of all pairs, with the attributes' domains side by side in rows and columns.
+
+        Blocks on the diagonal are diagonal matrices of one-way marginals. The joint
+        distribution of an attribute and a clique is passed from clique to clique.
+        """
+        sizes = self.schema.cardinalities
+        stops = np.cumsum(sizes)
+        columns = [slice(stop - k, stop) for stop, k in zip(stops.tolist(), sizes, strict=True)]
+        near: list[list[int]] = [[] for _ in self.tree.cliques]
+        for c, parent in enumerate(self.tree.parents):
+            if c:
+                near[c].append(parent)
+                near[parent].append(c)
+        home: dict[int, int] = {}
+        for c, clique in enumerate(self.tree.cliques):
+            for a in clique:
+                home.setdefault(a, c)
+        flat = [table.ravel() for table in self.marginals]
+        codes = [
+            codes_of(np.arange(len(cells)), [sizes[a] for a in clique])
+            for cells, clique in zip(flat, self.tree.cliques, strict=True)
+        ]
+        out = np.zeros((int(stops[-1]), int(stops[-1])))
+        for first, clique in enumerate(self.tree.cliques):
+            mine = [a for a in clique if home[a] == first]
+            if not mine:
+                continue
+            rows = [
+                codes[first][:, clique.index(a)][None] == np.arange(sizes[a])[:, None] for a in mine
+            ]
+            waiting = [(first, -1, np.concatenate(rows) * flat[first])]
+            at = np.concatenate([np.arange(stops[-1])[columns[a]] for a in mine])
+            while waiting:
+                c, before, joint = waiting.pop()
+                for position, a in enumerate(self.tree.cliques[c]):
+                    if home[a] == c:
+                        indicator = codes[c][:, position][:, None] == np.arange(sizes[a])
+                        out[at, columns[a]] = joint @ indicator
+                for other in near[c]:
+                    if other != before:
+                        waiting.append((other, c, self._pass_on(joint, c, other, flat, codes)))
+        return out
+
+    def _pass_on(
+        self, joint: Floats, c: int, other: int, flat: Sequence[Floats], codes: Sequence[Integers]
+    ) -> Floats:
+        """From rows' joint distributions with a clique to those with its neighbour."""
+        separator = self.tree.separators[c if self.tree.parents[c] == other and c else other]
+        sizes = self.schema.cardinalities
+        cells = math.prod(sizes[a] for a in separator)
+        here, there = (
+            cells_of(
+                codes[n][:, [self.tree.cliques[n].index(a) for a in separator]],
+                [sizes[a] for a in separator],
+            )
+            for n in (c, other)
+        )
+        order = np.argsort(here, kind="stable")
+        starts = np.searchsorted(here[order], np.arange(cells))
+        shared = np.add.reduceat(joint[:, order], starts, axis=1)
+        total: Floats = np.bincount(there, flat[other], cells).astype(np.float64)
+        given = _divide(flat[other], total[there])
+        return np.asarray(shared[:, there] * given)
+
     def grouped(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
         """See `grouped_marginal`: values are added up as soon as no other clique needs them."""
         positions = [self.schema.index(name) for name in attributes]

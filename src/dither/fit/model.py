@@ -137,6 +137,7 @@ class Independent:
 # A model's kind -> module in this package and its class. The module is imported when a model
 # of its kind is read.
 KINDS: dict[str, str] = {
+    "average": "average:Average",
     "bayes_net": "bayes_net:BayesNet",
     "independent": "model:Independent",
     "junction_tree": "junction_tree:JunctionTree",

@@ -99,16 +99,6 @@ class Diagnostics:
         """Weight of the prior in the model; 0 without one."""
         return 0.0
 
-    @property
-    def fitted_edges(self) -> Names | None:
-        """Pairs that the mixture joined besides its classes; None for other models."""
-        return None
-
-    @property
-    def risk_of_pairs_alone(self) -> float | None:
-        """Risk of a fit to pairs minus that of a fit to whole tables; None unless both were fitted."""
-        return None
-
 
 @dataclass(frozen=True, kw_only=True)
 class SampleDiagnostics(Diagnostics):
@@ -136,14 +126,6 @@ class _StatedDiagnostics(Diagnostics):
     @property
     def share_of_prior(self) -> float:
         return float(self._part("prior").get("share_of_prior", 0.0))
-
-    @property
-    def fitted_edges(self) -> Names | None:
-        return self._part("fit").get("edges")
-
-    @property
-    def risk_of_pairs_alone(self) -> float | None:
-        return self._part("fit").get("risk_of_pairs_alone")
 
     def _part(self, name: str) -> JsonMapping:
         """A note that holds values by name; empty if the method has none of that kind."""

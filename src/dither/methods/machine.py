@@ -152,6 +152,7 @@ class ProtocolMachine(ABC, Generic[P]):
         method: The name in the registry.
         parameters_class: The dataclass of the method's parameters.
         takes_prior: Whether the fit can use a prior.
+        fits_pairs_only: Whether the fit ignores what three attributes asked together tell.
         progress: Called by long fits, if set.
         prior: Used by the fit, if set before the model is asked for.
     """
@@ -159,6 +160,7 @@ class ProtocolMachine(ABC, Generic[P]):
     method: ClassVar[str]
     parameters_class: ClassVar[type[Any]]
     takes_prior: ClassVar[bool] = False
+    fits_pairs_only: ClassVar[bool] = False
     progress: Progress | None
     prior: Prior | None
 

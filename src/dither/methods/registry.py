@@ -45,11 +45,11 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(
             "mixture",
-            "dither.methods.mixture.machine",
+            "dither.methods.mixture",
             "MixtureProtocol",
-            "one pair (or a larger set, or one attribute) per participant, full epsilon, one or two rounds",
-            "The house method: one mixture of products fitted to all noisy pair marginals at once, stopped where its "
-            "estimated risk is least.",
+            "one attribute, pair or larger set per participant, full epsilon, four rounds that follow dependence",
+            "The default: rounds that follow dependence, then a mixture of products, a junction tree and the product of "
+            "the one-way marginals, averaged by estimated risk.",
             "Dither, docs/explanation/mixture.md",
         ),
         Method(

@@ -143,9 +143,9 @@ def _distance(model: Mixture) -> float:
     return float(np.mean(found)) if found else 0.0
 
 
-# A rough fit is enough for a forecast: fewer components, and larger sets through their pairs
-# only, change the error by a few per cent and take a tenth of the time (tests/planner).
-_QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40, "tables": "never"}}
+# A rough fit is enough for a forecast: fewer components change the error by a few per cent and
+# take a third of the time (tests/planner).
+_QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40}}
 _MIN_REPEATS, _MAX_REPEATS = 2, 5
 # Campaigns are repeated until the standard error of the mean is below this share of it.
 _TARGET_PRECISION = 0.03

@@ -21,7 +21,7 @@ import numpy as np
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import Model, answers_of, model_from_bytes
-from dither.fit.mixture.targets import PairTargets, pair_targets, tables_pay
+from dither.fit.mixture.targets import PairTargets, pair_targets
 from dither.fit.ruled import core_of, grouped_marginal
 from dither.mechanisms import kernels
 from dither.methods import (
@@ -312,10 +312,6 @@ def prepare_bootstrap(
     if effort == "quick":
         quick = {k: v for k, v in QUICK.get(name, {}).items() if k in method(name).defaults()}
         parameters = {**parameters, **{k: min(parameters.get(k, v), v) for k, v in quick.items()}}
-        # A quick fit has larger errors, so its replicates are conservative.
-        if parameters.get("effort") == "thorough":
-            parameters = {**parameters, "effort": "quick"}
-    parameters = {**parameters, **_chosen(parameters, _diagnostics(source))}
     known = isinstance(source, MethodRun) and bool(source.counted)
     refits: list[Model] = []
     redrawn: list[PairTargets] = []
@@ -344,17 +340,6 @@ def prepare_bootstrap(
     )
     reports = Reports(schema, tuple(answers_of(source.counted)))
     return Bootstrap(model, tuple(refits), learnt, found, _asked_together(source), reports)
-
-
-def _chosen(parameters: JsonMapping, facts: Diagnostics) -> dict[str, object]:
-    """Choices of the release's fit that replicates reuse: tied pairs, whole tables or pairs."""
-    chosen: dict[str, object] = {}
-    if "edges" in parameters:
-        edges = facts.fitted_edges
-        chosen["edges"] = parameters["edges"] if edges is None else edges
-    if facts.risk_of_pairs_alone is not None:
-        chosen["tables"] = "never" if facts.risk_of_pairs_alone < 0.0 else "always"
-    return chosen
 
 
 def _prior_again(prior: Prior | None, model: Model, rng: np.random.Generator) -> Prior | None:
@@ -397,15 +382,8 @@ def _asked_together(run: MethodRun) -> frozenset[frozenset[str]]:
     """Pairs and triples of attributes asked together; no triples if the fit uses pairs only."""
     machine = run.machine
     answers = answers_of(machine.counted)
-    pairs_alone = machine.method == "mixture" and (
-        not tables_pay(len(machine.campaign.schema), answers)
-        or machine.plain_parameters()["tables"] == "never"
-        or (machine.diagnostics().risk_of_pairs_alone or 0.0) < 0.0
-    )
-    sets, sizes = (
-        {answer.question.attributes for answer in answers},
-        (2,) if pairs_alone else (2, 3),
-    )
+    sets = {answer.question.attributes for answer in answers}
+    sizes = (2,) if machine.fits_pairs_only else (2, 3)
     return frozenset(
         frozenset(some) for names in sets for size in sizes for some in combinations(names, size)
     )

@@ -39,10 +39,10 @@ _NAMES = {
     "not_asked": "Attributes that follow from others and were not asked",
     "pairs": "Pairs of attributes",
     "pairs_asked": "Pairs that were asked",
+    "people_in_pairs": "Share of the people asked about several attributes",
     "pairs_left_after_each_round": "Pairs kept after each round",
     "pairs_that_came_back": "Pairs that came back in the end",
     "rounds_of_pairs": "Rounds of pairs",
-    "screen": "The first round",
     "sets": "Sets of attributes asked together",
     "threshold": "What decides whether a pair is kept",
     "tree_fit": "The fit of the tree",
@@ -78,10 +78,8 @@ def _spaced(name: str) -> str:
 
 
 def _note_text(name: str, value: object) -> str:
-    if name == "fit" and isinstance(value, Mapping) and "components" in value:
-        return _mixture(value)
-    if name == "screen" and isinstance(value, Mapping):
-        return _screen(value)
+    if name == "fit" and isinstance(value, Mapping) and "shares" in value:
+        return _average(value)
     return _cut(_value(value))
 
 
@@ -110,42 +108,18 @@ def _joined(items: object) -> str:
     )
 
 
-def _mixture(fit: Mapping[str, object]) -> str:
-    """Notes of the method `mixture` on its fit."""
-    numbers = {name: value for name, value in fit.items() if isinstance(value, (int, float))}
+def _average(fit: Mapping[str, object]) -> str:
+    """Notes of the method `mixture` on the models that it averaged."""
+    shares, edges = fit.get("shares"), fit.get("edges")
     parts = []
-    if {"starts", "components", "iterations"} <= numbers.keys():
-        starts, components, steps = (
-            _plain_number(numbers[key]) for key in ("starts", "components", "iterations")
+    if isinstance(shares, Mapping):
+        listed = ", ".join(
+            f"{name} {100 * float(share):.0f}\N{NO-BREAK SPACE}%" for name, share in shares.items()
         )
-        parts.append(f"{starts} mixtures of {components} products each, {steps} steps, averaged")
-    if {"cells", "chi2", "degrees_of_freedom"} <= numbers.keys():
-        parts.append(
-            f"{_plain_number(numbers['cells'])} measured figures fitted, chi-square {_plain_number(numbers['chi2'])}, "
-            f"{_plain_number(round(numbers['degrees_of_freedom']))} degrees of freedom spent"
-        )
-    if "dependence_kept" in numbers:
-        parts.append(
-            f"{100 * numbers['dependence_kept']:.0f}\N{NO-BREAK SPACE}% of the dependence found was kept"
-        )
-    edges, local = fit.get("edges"), fit.get("local")
+        parts.append(f"average of {listed}")
     if isinstance(edges, (list, tuple)) and edges:
-        parts.append(f"joined besides: {'; '.join(map(_joined, edges))}")
-    if isinstance(local, (list, tuple)) and local:
-        parts.append(f"{len(local)} pairs looked at one by one")
-    return _cut("; ".join(parts) or _value(fit)) + "."
-
-
-def _screen(screen: Mapping[str, object]) -> str:
-    share, attributes = screen.get("share"), screen.get("attributes")
-    text = "asked to see whether there is anything to learn about pairs"
-    if isinstance(share, (int, float)) and isinstance(attributes, int):
-        text = f"{100 * share:g}\N{NO-BREAK SPACE}% of the people, {attributes} attributes, {text}"
-    p_value = screen.get("p_value")
-    if isinstance(p_value, (int, float)):
-        chance = _plain_number(p_value) if p_value >= 1e-4 else "less than 0.0001"
-        text += f"; the chance of such answers without any dependence is {chance}"
-    return text[:1].upper() + text[1:] + "."
+        parts.append(f"pairs of the tree: {'; '.join(map(_joined, edges))}")
+    return _cut("; ".join(parts)) + "."
 
 
 def _cut(text: str) -> str:

@@ -1,615 +1,342 @@
 """Fit a mixture of products to all noisy pair and single marginals at once.
 
 With the attributes' domains side by side the components form a C x D matrix A, and every pair
-marginal of the mixture is a block of the product A' diag(w) A: a gradient is two matrix products.
-The fit descends with momentum on logits, from the product of the one-way marginals plus a
-perturbation, from several starts in lockstep. It stops where the risk of their average, by
-Stein's unbiased risk estimate (SURE), is least: chi^2 - cells + 2 df, with the degrees of freedom
-df from twin descents on slightly moved data (Ramani, Blu, Unser, IEEE TIP 2008). The average of
-mixtures is a mixture. If sets of three attributes or more were asked, the descent is on their
-whole tables (`set_fit`).
-
-Several fits to the same data are averaged with the shares of least estimated risk. The risk of
-an average sum a_k P_k is a' G a + 2 a' df up to a constant (Stein), with
-G_kl = sum w (P_k - y)(P_l - y) over all cells y and df_k the degrees of freedom of candidate k.
-Shares are at least zero and add up to one, so a candidate that the data contradict gets none.
+marginal of the mixture is a block of A' diag(w) A: a gradient is two matrix products. The fit
+descends with momentum on logits, from the product of the one-way marginals plus a perturbation,
+from several starts in lockstep, and averages them. It stops where the estimated risk of the
+average is least (Stein's unbiased risk estimate): chi^2 - cells + 2 df. The degrees of freedom df
+come from twins, which descend alongside on slightly moved data (Ramani, Blu, Unser, IEEE TIP
+2008).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import pairwise
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dither.fit.mixture.descent import (
-    Descent,
-    PairLockstep,
-    Probe,
-    State,
-    StepSize,
-    Tied,
-    drawn_probe,
-    halves,
-    joined,
-)
-from dither.fit.mixture.edges import Marginals, marginals_of, strong_pairs, warm_potentials
-from dither.fit.mixture.set_fit import SetLockstep, SetTargets, untied
-from dither.fit.mixture.targets import (
-    Edges,
-    PairTargets,
-    chi_square,
-    disjoint,
-    inverse_variances,
-    trees,
-)
-from dither.types import Floats, Indices
+from dither.fit.mixture.targets import Columns, PairTargets, chi_square, inverse_variances
+from dither.types import Floats, Progress
 
+# Matrices of fewer columns are too small to share between threads.
 MAX_COLUMNS_FOR_ONE_THREAD = 600
-MAX_TRIES = 4  # of fits with edges while they are chosen
-MANY_CELLS = 20_000  # of sets: a start needs more components, and one twin measures its degrees of freedom well enough
-CHANCE = 2.0  # standard deviations of chi^2
 
 
 @dataclass(frozen=True)
-class FitOptions:
-    """Numerical settings; docs/explanation/mixture.md says what was measured to choose them."""
+class MixtureSettings:
+    """Numerical settings of a fit; docs/explanation/mixture.md says what was measured."""
 
-    components: int | None = None  # None: from the signal-to-noise ratio, see `component_count`
-    total: int = 600  # components of the average over all starts
-    twins: int = 3
+    # Components of one start; None takes them from the signal-to-noise ratio.
+    components: int | None = None
+    # Components over all starts. More starts average away more of the fit's own noise.
+    total: int = 600
+    # Standard deviation of the logits around the product at the start.
     perturbation: float = 0.5
     momentum: float = 0.9
+    # Steps of a first descent that gives the frequencies at which variances are computed.
     pilot_iterations: int = 150
     iterations: int = 600
+    # Steps between two estimates of the risk.
     check_every: int = 5
-    reweigh_every: int = 25  # only whole tables of sets are reweighed
+    # Estimates of the risk without a fall by `tolerance` after which the descent ends.
     patience: int = 6
     tolerance: float = 2e-3
-    probe: float = 0.1
-    penalty: float = (
-        1.2  # weight of df when the stopping point is chosen: SURE alone overshoots on some seeds
-    )
-    shrink: bool = (
-        True  # keep only the share of the fitted dependence that pays by the same estimate
-    )
-    edges: Edges | None = None  # None: chosen from the data, see `edges`
-    # Always fit whole tables of sets; by default only if their estimated risk is lower.
-    whole_tables: bool = False
+    # Weight of df where the descent stops. Stein's estimate alone stops too late on some seeds.
+    penalty: float = 1.2
+
+
+@dataclass(frozen=True)
+class State:
+    """A mixture in the middle of a fit: weights (C,) and components (C, D) side by side."""
+
+    weights: Floats
+    components: Floats
+
+    @property
+    def one(self) -> Floats:
+        """The one-way marginals."""
+        return np.asarray(self.weights @ self.components)
+
+    @property
+    def pairs(self) -> Floats:
+        """The matrix of all pair marginals."""
+        return np.asarray((self.components.T * self.weights) @ self.components)
 
 
 @dataclass(frozen=True)
 class MixtureFit:
-    """Weights (C,) and components (C, D) side by side, with what the fit says of itself.
+    """A fitted mixture, its pair and one-way marginals, and what its fit used.
 
-    Component c belongs to the group (start) `groups[c]`; `potentials` are the tables psi of every tree that the edges form,
-    (group, u, v), u and v the values of its two halves. The components of its attributes are the factors that psi ties.
+    Attributes:
+        degrees_of_freedom: How far the fit follows the noise, from twins.
+        risk: Stein's estimate of the weighted squared error.
+        iterations: Steps of the descent.
+        starts: Descents that were averaged.
+        twins: For each twin, what its pairs and one-way marginals differ by from its start's.
     """
 
     weights: Floats
     components: Floats
-    diagnostics: dict[str, float]
     pairs: Floats
     one: Floats
-    edges: Edges = ()
-    potentials: tuple[Floats, ...] = ()
-    groups: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    states: tuple[State, ...] = ()  # whose average the fit is, as they stood in the descent
-    twins: tuple[
-        tuple[State, State], ...
-    ] = ()  # the first few states before anything was shrunk, and their twins
+    degrees_of_freedom: float
+    risk: float
+    iterations: int
+    starts: int
+    twins: tuple[tuple[Floats, Floats], ...] = ()
 
 
-def _base_logits(targets: PairTargets, one: Floats) -> Floats:
-    """Logits of one-way marginals, none so small that a step could not raise it again."""
-    floor = np.maximum(one, 0.1 * np.sqrt(targets.one_variance))
-    return np.asarray(np.log(floor / targets.columns.spread(targets.columns.sums(floor))))
-
-
-def _pilot(targets: PairTargets, start: Descent, options: FitOptions) -> tuple[Floats, Floats]:
-    """Frequencies to take the variances at: one descent, reweighted as it goes, stopped by the discrepancy principle."""
-    control = StepSize()
-    pair, one = np.outer(targets.one, targets.one), targets.one
-    w2, w1 = inverse_variances(targets, pair, one)
-    for iteration in range(options.pilot_iterations):
-        state = start.model()
-        pair, one = start.pairs(state), state.one
-        if iteration % 20 == 0:
-            w2, w1 = inverse_variances(targets, pair, one)
-            control.last = math.inf
-        residual, residual1 = pair - targets.pairs, one - targets.singles
-        pull, pull1 = w2 * residual, w1 * residual1
-        loss = 0.5 * float(np.vdot(pull, residual)) + float(pull1 @ residual1)
-        if loss < targets.cells:
-            break
-        gradient = start.pair_gradient(state, pull, pull1)
-        restart = control.update(loss, float(np.abs(gradient.logits).max()))
-        start.step(gradient, control.size, options.momentum, restart)
-    return pair, one
-
-
-def component_count(targets: PairTargets, w2: Floats, w1: Floats) -> int:
-    """60, more when the departure from independence exceeds the noise energy (fourth root), at most 200 or D."""
-    chi2 = chi_square(targets, (w2, w1), np.outer(targets.one, targets.one), targets.one)
-    ratio = max(chi2 / targets.cells - 1.0, 0.0)
-    return int(min(60.0 * max(1.0, ratio / 2.0) ** 0.25, 200.0, max(16.0, targets.columns.width)))
-
-
-def set_component_count(cells: int, total: int) -> int:
-    """Whole tables have more to tell than pairs: 100 components per start, up to 200 where there are many cells."""
-    return 100 if cells < MANY_CELLS else min(200, max(100, total // 3))
-
-
-def start_count(total: int, size: int, width: int) -> int:
-    """As many starts as share out `total` components; fewer for wide tables, whose steps cost width^2, but at least three."""
-    return max(int(total / size / max(1.0, (width / 500) ** 2)), 3)
-
-
-def _dependence_kept(cross: float, square: float, extra: float) -> float:
-    """The share of the fitted dependence to keep (0 to 1 in tenths) by penalised SURE; the marginals stay as they are."""
-    grid = np.linspace(0.0, 1.0, 11)
-    return float(grid[np.argmin(grid * cross + grid**2 * square + 2.0 * grid * extra)])
-
-
-def product_fit(targets: PairTargets) -> MixtureFit:
-    """The product of the pooled one-way marginals: one component, no dependence."""
-    diagnostics = {"iterations": 0.0, "components": 1.0}
-    pairs = np.outer(targets.one, targets.one)
-    return MixtureFit(np.ones(1), targets.one[None, :].copy(), diagnostics, pairs, targets.one)
-
-
-class _Beginning:
-    """What all fits to the same data share: weights from a pilot fit to the pairs, the starts' offsets, the twins' probes."""
+class Descent:
+    """One start: logits of components and weights, with their velocities."""
 
     def __init__(
-        self,
-        targets: PairTargets,
-        rng: np.random.Generator,
-        options: FitOptions,
-        whole: SetTargets | None,
-    ):
-        self.targets, self.options, self.rng = targets, options, rng
-        columns = targets.columns
-        asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
-        reach = options.perturbation * columns.spread(asked)
+        self, columns: Columns, logits: Floats, weight_logits: Floats | None = None
+    ) -> None:
+        self.columns, self.logits = columns, logits
+        self.weight_logits = np.zeros(len(logits)) if weight_logits is None else weight_logits
+        self._velocity = np.zeros_like(logits)
+        self._weight_velocity = np.zeros(len(logits))
 
-        def apart(size: int) -> Floats:
-            return np.asarray(reach * rng.standard_normal((size, columns.width)))
+    def model(self) -> State:
+        raised = np.exp(self.weight_logits - self.weight_logits.max())
+        return State(raised / raised.sum(), self.columns.softmax(self.logits))
 
-        pilot = Descent(
-            columns, _base_logits(targets, targets.one) + apart(options.components or 60)
+    def gradient(self, state: State, pair_pull: Floats, single_pull: Floats) -> _Gradient:
+        """In the logits, from the derivative of a loss in the pairs and in the singles.
+
+        Components' parts are divided by their weights, which keeps their steps alike.
+        """
+        g = state.components @ pair_pull
+        by_weight = (
+            0.5 * np.einsum("cd,cd->c", g, state.components) + state.components @ single_pull
         )
-        self.w2, self.w1 = inverse_variances(targets, *_pilot(targets, pilot, options))
-        self.pilot = pilot.model()
-        size = options.components or (
-            component_count(targets, self.w2, self.w1)
-            if whole is None
-            else set_component_count(whole.cells, options.total)
+        out = (g + single_pull) * state.components
+        out -= state.components * self.columns.spread(self.columns.sums(out))
+        return _Gradient(out, by_weight - float(state.weights @ by_weight))
+
+    def step(self, gradient: _Gradient, size: float, momentum: float, restart: bool) -> None:
+        if restart:
+            self._velocity[:] = 0.0
+            self._weight_velocity[:] = 0.0
+        self._velocity *= momentum
+        # Neighbouring values of an ordered attribute learn alike.
+        self._velocity -= size * self.columns.smooth(gradient.logits)
+        self._weight_velocity *= momentum
+        self._weight_velocity -= size / len(self.weight_logits) * gradient.weights
+        self.logits = self.logits + self._velocity
+        self.weight_logits = self.weight_logits + self._weight_velocity
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    logits: Floats
+    weights: Floats
+
+
+class _StepSize:
+    """One step size for all starts: grows by 2 % per step, shrinks when the loss rises."""
+
+    def __init__(self) -> None:
+        self.size, self.last = 0.0, math.inf
+
+    def update(self, loss: float, steepest: float) -> bool:
+        """Adapt; true if momentum should restart."""
+        if self.size == 0.0:
+            self.size = 0.3 / max(steepest, 1e-300)
+        worse = loss > self.last * 1.0002
+        self.size *= 0.6 if worse else 1.02
+        self.last = loss
+        return worse
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Inverse variances of all pair cells and single cells."""
+
+    pairs: Floats
+    singles: Floats
+
+    def chi_square(self, targets: PairTargets, pairs: Floats, one: Floats) -> float:
+        return chi_square(targets, (self.pairs, self.singles), pairs, one)
+
+    def followed(
+        self, moved: PairTargets, targets: PairTargets, pairs: Floats, one: Floats
+    ) -> float:
+        """How far a change of a fit goes along with the change of its data."""
+        return 0.5 * float(np.vdot(self.pairs * (moved.pairs - targets.pairs), pairs)) + float(
+            (self.singles * (moved.singles - targets.singles)) @ one
         )
-        self.offsets = [apart(size) for _ in range(start_count(options.total, size, columns.width))]
-        few = whole is not None and whole.cells >= MANY_CELLS
-        self.twins = min(1 if few else options.twins, len(self.offsets))
-        probes = self.twins if whole is None else 0
-        self.probes: list[Probe] = [
-            drawn_probe(targets, self.w2, self.w1, options.probe, rng) for _ in range(probes)
-        ]
-
-    def lockstep(self, edges: Edges, probes: Sequence[Probe] | None = None) -> PairLockstep:
-        """All starts and twins of a fit to pairs before their first step."""
-        t = self.targets
-        start = marginals_of(t, edges)
-
-        def begun(here: Marginals, offset: Floats) -> Descent:
-            potentials = warm_potentials(t.columns, edges, here)
-            return Descent(t.columns, _base_logits(t, here.one) + offset, edges, potentials)
-
-        pairs = [
-            (begun(probe.marginals(t, start), offset), probe)
-            for probe, offset in zip(
-                self.probes if probes is None else probes, self.offsets, strict=False
-            )
-        ]
-        starts = [begun(start, offset) for offset in self.offsets]
-        return PairLockstep(
-            t, self.w2, self.w1, starts, pairs, self.options.probe, self.options.momentum
-        )
-
-    def set_lockstep(self, sets: SetTargets) -> SetLockstep:
-        """The same for a fit to whole tables."""
-        logits, options = partial(_base_logits, self.targets), self.options
-        start = marginals_of(self.targets, sets.edges)
-        return SetLockstep(
-            sets,
-            self.pilot,
-            start,
-            logits,
-            self.offsets,
-            self.twins,
-            options.probe,
-            options.momentum,
-            self.rng,
-        )
 
 
-def _prepared(
-    targets: PairTargets,
-    rng: np.random.Generator,
-    options: FitOptions,
-    whole: SetTargets | None = None,
-) -> PairLockstep | SetLockstep:
-    """All starts and twins of a fit with given edges (none unless said) before their first step."""
-    beginning = _Beginning(targets, rng, options, whole)
-    return (
-        beginning.lockstep(options.edges or ()) if whole is None else beginning.set_lockstep(whole)
-    )
-
-
-SetsOf = Callable[[Edges], SetTargets]
+def base_logits(targets: PairTargets) -> Floats:
+    """Logits of the one-way marginals, none so small that a step could not raise it again."""
+    floor = np.maximum(targets.one, 0.1 * np.sqrt(targets.one_variance))
+    return np.asarray(np.log(floor / targets.columns.spread(targets.columns.sums(floor))))
 
 
 def fit_mixture(
     targets: PairTargets,
+    moved: Sequence[PairTargets],
+    moved_by: float,
     rng: np.random.Generator,
-    options: FitOptions | None = None,
-    sets: SetsOf | None = None,
+    settings: MixtureSettings | None = None,
+    progress: Progress | None = None,
 ) -> MixtureFit:
-    """Fit to all pairs, or to all sets if given; without any pair the fit is the product of the one-way marginals.
+    """Fit a mixture to all pairs and singles.
 
-    `sets` returns the whole tables for a choice of edges. Fits to pairs choose the edges; whole
-    tables may reject them.
+    Args:
+        targets: The data; some pair must have been asked.
+        moved: The same data with a little more noise each, for the twins.
+        moved_by: Their noise in units of the data's own.
+        rng: Source of the starts.
+        settings: Numerical settings.
+        progress: Called with the steps done.
     """
-    # Matrices of a few hundred columns are too small to share: on a busy machine two threads take three times as long as one.
-    few = 1 if targets.columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
-    options = options or FitOptions()
-    if not targets.has_pairs:
-        return product_fit(targets)
-    if options.edges is not None:  # pairs that were not asked cannot be edges
-        asked = targets.pair_noise[1] > 0
-        edges = tuple(edge for edge in options.edges if asked[edge])
-        options = replace(options, edges=edges if sets is None else disjoint(edges))
-    with threadpool_limits(limits=few, user_api="blas"):
-        if (
-            sets is not None and options.whole_tables and options.edges is not None
-        ):  # nothing is left to choose
-            return descend(_prepared(targets, rng, options, sets(options.edges)), targets, options)
-        beginning = _Beginning(targets, rng if sets is None else rng.spawn(1)[0], options, None)
-        if options.edges is None:
-            by_pairs = _chosen(beginning, grow=sets is None)
-        else:
-            by_pairs = descend(beginning.lockstep(options.edges), targets, options)
-        if sets is None:
-            return by_pairs
-        again = deepcopy(rng)  # the fit without edges has the same starts
-        group, whole = _whole_fit(targets, rng, options, sets(by_pairs.edges))
-        if by_pairs.edges and options.edges is None:
-            plain_group, plain = _whole_fit(targets, again, options, sets(()))
-            if not _edges_pay((group, whole), (plain_group, plain), options.penalty):
-                group, whole = plain_group, plain
-                by_pairs = descend(beginning.lockstep(()), targets, options)
-        if options.whole_tables or whole_tables_pay(group, whole, by_pairs, beginning):
-            return whole
-        return by_pairs
+    settings = settings or MixtureSettings()
+    columns = targets.columns
+    asked = np.asarray((targets.pair_noise[1] > 0).any(axis=0), dtype=np.float64)
+    reach = settings.perturbation * columns.spread(asked)
+
+    def offset(size: int) -> Floats:
+        return np.asarray(reach * rng.standard_normal((size, columns.width)))
+
+    threads = 1 if columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
+    with threadpool_limits(limits=threads, user_api="blas"):
+        pilot = Descent(columns, base_logits(targets) + offset(settings.components or 60))
+        weights = _pilot_weights(targets, pilot, settings)
+        size = settings.components or component_count(targets, weights)
+        offsets = [offset(size) for _ in range(start_count(settings.total, size, columns.width))]
+        starts = [Descent(columns, base_logits(targets) + o) for o in offsets]
+        twins = [
+            (Descent(columns, base_logits(m) + o), m) for m, o in zip(moved, offsets, strict=False)
+        ]
+        return descend(targets, weights, starts, twins, moved_by, settings, progress)
 
 
-def _whole_fit(
-    targets: PairTargets, rng: np.random.Generator, options: FitOptions, sets: SetTargets
-) -> tuple[SetLockstep, MixtureFit]:
-    group = _prepared(targets, rng, options, sets)
-    assert isinstance(group, SetLockstep)
-    return group, descend(group, targets, options)
-
-
-def _edges_pay(
-    tied: tuple[SetLockstep, MixtureFit], plain: tuple[SetLockstep, MixtureFit], penalty: float
-) -> bool:
-    """Whether edges lower the penalised risk of a fit to whole tables by more than the standard error of that estimate; both are
-    judged with the weights of the fit without.
-
-    Fits to pairs chose the edges as if the noise of pairs were independent; pairs of one set share its people, and so a set that
-    errs speaks for several of them at once.
-    """
-    risks, unsure = [], 0.0
-    for group, fit in (tied, plain):
-        flat = group.tables(
-            [replace(state, ties=untied(group.sets, state)) for state in plain[1].states]
-        )
-        precisions = group.precisions(flat)
-        found, df = group.tables(list(fit.states)), group.followed(fit.twins, precisions)
-        risks.append(group.chi2(found, precisions) + 2.0 * penalty * df)
-        # A twin's random moves tell its degrees of freedom with twice their number as variance; chi^2 differs by what lies between.
-        unsure += (2.0 * penalty) ** 2 * 2.0 * max(df, 0.0) / len(fit.twins)
-        unsure += sum(
-            4.0 * float((p * (t - f) ** 2).sum())
-            for p, t, f in zip(precisions, found, flat, strict=True)
-        )
-    return risks[0] + math.sqrt(unsure) < risks[1]
-
-
-def whole_tables_pay(
-    group: SetLockstep, whole: MixtureFit, by_pairs: MixtureFit, beginning: _Beginning
-) -> bool:
-    """Whether a fit to whole tables has the lower penalised risk, both judged by the same tables with the same weights.
-
-    Pairs of one set share its people, so their noise is not independent; how far a fit to pairs follows the noise is measured by
-    twins whose pairs come from moved tables.
-    """
-    options = beginning.options
-    probes = [group.moved_pairs(beginning.targets, twin) for twin in range(len(group.twins))]
-    again = beginning.lockstep(by_pairs.edges, probes)
-    for _ in range(int(by_pairs.diagnostics["iterations"])):
-        again.advance(check=False)
-    followed = [
-        (start.model(), twin.model())
-        for start, (twin, _) in zip(again.starts, again.twins, strict=False)
-    ]
-    tables = [group.tables(list(fit.states)) for fit in (whole, by_pairs)]
-    middle = [0.5 * (a + b) for a, b in zip(*tables, strict=True)]
-    precisions = group.precisions(middle)
-    risks = [
-        group.chi2(t, precisions) + 2.0 * options.penalty * group.followed(twins, precisions)
-        for t, twins in zip(tables, (whole.twins, followed), strict=True)
-    ]
-    whole.diagnostics["risk_of_pairs_alone"] = by_pairs.diagnostics["risk_of_pairs_alone"] = (
-        risks[1] - risks[0]
-    )
-    return risks[0] <= risks[1]
-
-
-def _chosen(beginning: _Beginning, *, grow: bool) -> MixtureFit:
-    """The fit to pairs with the strong pairs as edges that it contradicts, as long as the penalised risk falls.
-
-    With `grow` they may share attributes. Where the risk does not fall, only those are tried that share none, then the stronger
-    half of them, then half of the rest.
-    """
-    targets, options, rng = beginning.targets, beginning.options, beginning.rng
-    best = descend(beginning.lockstep(()), targets, options)
-    edges, grown = strong_pairs(targets, best.pairs, (), rng, grow=grow), grow
-    for _ in range(MAX_TRIES):
-        if len(edges) <= len(best.edges):
+def _pilot_weights(targets: PairTargets, start: Descent, settings: MixtureSettings) -> Weights:
+    """Weights at the frequencies of one descent, stopped by the discrepancy principle."""
+    control = _StepSize()
+    pairs, one = np.outer(targets.one, targets.one), targets.one
+    weights = Weights(*inverse_variances(targets, pairs, one))
+    for iteration in range(settings.pilot_iterations):
+        state = start.model()
+        pairs, one = state.pairs, state.one
+        if iteration % 20 == 0:
+            weights = Weights(*inverse_variances(targets, pairs, one))
+            control.last = math.inf
+        loss = weights.chi_square(targets, pairs, one)
+        if loss < targets.cells:
             break
-        fit = descend(beginning.lockstep(edges), targets, options)
-        if _penalised(fit, options) < _penalised(best, options):
-            best = fit
-            edges, grown = strong_pairs(targets, best.pairs, best.edges, rng, grow=grow), grow
-            continue
-        half = edges[: len(best.edges) + (len(edges) - len(best.edges)) // 2]
-        apart = strong_pairs(targets, best.pairs, best.edges, rng) if grown else best.edges
-        edges, grown = apart if len(best.edges) < len(apart) < len(edges) else half, False
-    return best
+        pull, pull1 = (
+            weights.pairs * (pairs - targets.pairs),
+            weights.singles * (one - targets.singles),
+        )
+        gradient = start.gradient(state, pull, pull1)
+        restart = control.update(loss, float(np.abs(gradient.logits).max()))
+        start.step(gradient, control.size, settings.momentum, restart)
+    return Weights(*inverse_variances(targets, pairs, one))
 
 
-def _penalised(fit: MixtureFit, options: FitOptions) -> float:
-    return (
-        fit.diagnostics["sure"]
-        + 2.0 * (options.penalty - 1.0) * fit.diagnostics["degrees_of_freedom"]
-    )
+def component_count(targets: PairTargets, weights: Weights) -> int:
+    """60, more when dependence exceeds the noise (fourth root), at most 200 or D."""
+    product = np.outer(targets.one, targets.one)
+    ratio = max(weights.chi_square(targets, product, targets.one) / targets.cells - 1.0, 0.0)
+    return int(min(60.0 * max(1.0, ratio / 2.0) ** 0.25, 200.0, max(16.0, targets.columns.width)))
+
+
+def start_count(total: int, size: int, width: int) -> int:
+    """Starts that share `total` components; fewer for wide tables, at least three."""
+    return max(int(total / size / max(1.0, (width / 500) ** 2)), 3)
 
 
 def descend(
-    group: PairLockstep | SetLockstep, targets: PairTargets, options: FitOptions
+    targets: PairTargets,
+    weights: Weights,
+    starts: Sequence[Descent],
+    twins: Sequence[tuple[Descent, PairTargets]],
+    moved_by: float,
+    settings: MixtureSettings,
+    progress: Progress | None = None,
 ) -> MixtureFit:
-    """Descend until the estimated risk turns; the average of the starts where it is least."""
-    start = group.starts[0]
-    count, size, edges = len(group.starts), len(start.logits), start.edges
-    best = (math.inf, 0.0, 0.0, 0)
-    kept: list[State] = []
-    twins: list[tuple[State, State]] = []
+    """Descend until the estimated risk rises; the average of the starts where it is least."""
+    control = _StepSize()
+    least = math.inf
+    best: tuple[list[State], float, float, int] = ([], 0.0, 0.0, 0)
+    best_twins: list[State] = []
     trace: list[float] = []
-    measured: list[float] = []
-    for iteration in range(options.iterations):
-        check = iteration % options.check_every == 0
-        models, chi2, df = group.advance(check)
-        if not check:
-            continue
-        usual = float(np.median(measured[-3:])) if len(measured) > 2 else df
-        measured.append(df)
-        df = max(
-            df, usual
-        )  # they grow; where they seem to fall, twins have left the path of their starts
-        sure = chi2 - group.cells + 2.0 * df
-        trace.append(chi2 - group.cells + 2.0 * options.penalty * df)
-        if trace[-1] <= min(trace):
-            best, kept = (sure, chi2, df, iteration), models
-            twins = list(zip(models, group.twin_models, strict=False))
-        past = trace[-1 - options.patience] if len(trace) > options.patience else math.inf
-        scale = abs(best[0]) + math.sqrt(2.0 * group.cells)
-        if past - min(trace[-options.patience :]) < options.tolerance * scale:
-            break
-        if iteration and iteration % options.reweigh_every == 0 and group.reweigh(models):
-            trace.clear()
-    weights = np.concatenate([state.weights for state in kept]) / count
-    stacked = np.concatenate([state.factors for state in kept])
-    groups = np.repeat(np.arange(count, dtype=np.intp), [len(state.weights) for state in kept])
-    potentials = [np.stack([state.ties[e].psi for state in kept]) for e in range(len(start.trees))]
-    pairs, one = (
-        np.mean([start.pairs(s) for s in kept], axis=0),
-        np.mean([s.one for s in kept], axis=0),
-    )
-    keep, product = 1.0, _product(targets, edges, kept)
-    if options.shrink:
-        keep = _dependence_kept(
-            *group.dependence(kept, product),
-            options.penalty * _spent_on_dependence(targets, edges, best[2]),
-        )
-        # With very few answers per cell a fit follows single reports, which twins do not detect,
-        # and its estimated risk is negative. It is rejected unless the product fits badly.
-        chance = CHANCE * math.sqrt(2.0 * group.cells)
-        if best[0] < -chance and group.chi2_alone(product) < group.cells + chance:
-            keep = 0.0
-    # The rest of the mixture is the product of its marginals.
-    if keep < 1.0:
-        stacked = np.vstack([stacked, product.factors])
-        weights = np.append(keep * weights, 1.0 - keep)
-        groups = np.append(groups, count)
-        potentials = [
-            np.concatenate([psi, tied.psi[None]])
-            for psi, tied in zip(potentials, product.ties, strict=True)
-        ]
-        pairs = keep * pairs + (1.0 - keep) * start.pairs(product)
-        shares = [keep * (count + 1) / count] * count + [(1.0 - keep) * (count + 1)]
-        kept = [
-            replace(state, weights=s * state.weights)
-            for s, state in zip(shares, [*kept, product], strict=True)
-        ]
-    diagnostics = {
-        "sure": best[0],
-        "chi2": best[1],
-        "degrees_of_freedom": best[2],
-        "iterations": float(best[3]),
-        "cells": group.cells,
-        "components": float(size),
-        "starts": float(count),
-        "dependence_kept": keep,
-    }
+    degrees: list[float] = []
+    for iteration in range(settings.iterations):
+        states = [start.model() for start in starts]
+        if iteration % settings.check_every == 0:
+            if progress:
+                progress("fit: steps of the mixture", iteration, settings.iterations)
+            mean, one = _average(states)
+            twin_states = [twin.model() for twin, _ in twins]
+            measured = [
+                weights.followed(m, targets, t.pairs - state.pairs, t.one - state.one) / moved_by**2
+                for (_, m), t, state in zip(twins, twin_states, states, strict=False)
+            ]
+            # Now and then one twin leaves its start's path for a few steps.
+            df = float(np.median(measured)) if measured else 0.0
+            usual = float(np.median(degrees[-3:])) if len(degrees) > 2 else df
+            degrees.append(df)
+            df = max(df, usual)  # degrees of freedom grow during a descent
+            risk = weights.chi_square(targets, mean, one) - targets.cells
+            trace.append(risk + 2.0 * settings.penalty * df)
+            if trace[-1] < least:
+                least, best = trace[-1], (states, df, risk + 2.0 * df, iteration)
+                best_twins = twin_states
+            before = trace[-1 - settings.patience] if len(trace) > settings.patience else math.inf
+            scale = abs(best[2]) + math.sqrt(2.0 * targets.cells)
+            if before - min(trace[-settings.patience :]) < settings.tolerance * scale:
+                break
+        loss, steepest = 0.0, 0.0
+        moves: list[tuple[Descent, _Gradient]] = []
+        for start, state in zip(starts, states, strict=True):
+            change, gradient = _pull(targets, weights, start, state)
+            loss += change
+            steepest = max(steepest, float(np.abs(gradient.logits).max()))
+            moves.append((start, gradient))
+        for twin, data in twins:
+            moves.append((twin, _pull(data, weights, twin, twin.model())[1]))
+        restart = control.update(loss, steepest)
+        for descent, gradient in moves:
+            descent.step(gradient, control.size, settings.momentum, restart)
+    states, df, risk, iteration = best
+    pairs, one = _average(states)
     return MixtureFit(
-        weights / weights.sum(),
-        stacked,
-        diagnostics,
+        np.concatenate([state.weights for state in states]) / len(states),
+        np.concatenate([state.components for state in states]),
         pairs,
         one,
-        edges,
-        tuple(potentials),
-        groups,
-        tuple(kept),
-        tuple(twins),
-    )
-
-
-def degrees_after_shrinking(targets: PairTargets, fit: MixtureFit) -> float:
-    """Degrees of freedom of a fit as it is, of whose dependence a share was kept; its diagnostics have those of the descent."""
-    df, kept = fit.diagnostics["degrees_of_freedom"], fit.diagnostics["dependence_kept"]
-    return df - (1.0 - kept) * _spent_on_dependence(targets, fit.edges, df)
-
-
-def _spent_on_dependence(targets: PairTargets, edges: Edges, df: float) -> float:
-    """Degrees of freedom beyond those of the one-way marginals and of the edges' tables."""
-    free = targets.columns.cardinalities - 1
-    return max(df - float(free.sum()) - float(sum(free[i] * free[j] for i, j in edges)), 0.0)
-
-
-def _product(targets: PairTargets, edges: Edges, states: list[State]) -> State:
-    """One component with the one-way marginals and the edges' tables of the average of some models."""
-    columns, one = targets.columns, np.mean([state.one for state in states], axis=0)
-    ties = []
-    for number, tree in enumerate(trees(edges)):
-        table = np.mean([state.ties[number].mean(state.weights) for state in states], axis=0)
-        first, second = (joined(columns, one[None], half) for half in halves(tree))
-        lines = np.outer(first, second)
-        ties.append(
-            Tied(first, np.where(lines > 0, table / np.where(lines > 0, lines, 1.0), 0.0), second)
-        )
-    return State(np.ones(1), one[None], one[None], tuple(ties))
-
-
-MIN_SHARE = 1e-3  # a smaller one is not worth its components
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A fit, the degrees of freedom that it took, and what to call it."""
-
-    name: str
-    fit: MixtureFit
-    df: float
-
-
-def gram(targets: PairTargets, w2: Floats, w1: Floats, fits: Sequence[MixtureFit]) -> Floats:
-    """G: weighted products of what the fits leave of the data."""
-    off = [fit.pairs - targets.pairs for fit in fits]
-    off1 = [fit.one - targets.singles for fit in fits]
-    out = np.empty((len(fits), len(fits)))
-    for k in range(len(fits)):
-        pull, pull1 = w2 * off[k], w1 * off1[k]
-        for other in range(k + 1):
-            out[k, other] = 0.5 * float(np.vdot(pull, off[other])) + float(pull1 @ off1[other])
-            out[other, k] = out[k, other]
-    return out
-
-
-def best_shares(products: Floats, df: Floats) -> Floats:
-    """The shares that make a' G a + 2 a' df least on the simplex: exact, by its active set.
-
-    On a set of candidates the least is where G a + df is the same for all of them; candidates with a negative share leave the
-    set, and those whose slope is lower than that of the set come back.
-    """
-    count = len(df)
-    slope = np.diag(products) + 2.0 * df
-    inside = [int(np.argmin(slope))]
-    shares = np.zeros(count)
-    shares[inside[0]] = 1.0
-    for _ in range(10 * count + 10):
-        gradient = products @ shares + df
-        level = float(shares @ gradient)
-        entering = int(np.argmin(gradient))
-        if gradient[entering] >= level - 1e-9 * max(1.0, abs(level)) or entering in inside:
-            return shares
-        inside.append(entering)
-        while True:
-            found = _level_point(products, df, inside)
-            if (found >= -1e-12).all():
-                break
-            # Step towards it while all stay positive, and drop those that become zero.
-            here = shares[inside]
-            falling = found < here
-            reach = float(
-                np.min(here[falling & (found < 0)] / (here - found)[falling & (found < 0)])
-            )
-            moved = here + reach * (found - here)
-            shares[:] = 0.0
-            shares[inside] = np.maximum(moved, 0.0)
-            zero = int(np.argmin(np.where(found < 0, moved, np.inf)))
-            shares[inside[zero]] = 0.0
-            inside.pop(zero)
-        shares[:] = 0.0
-        shares[inside] = np.maximum(found, 0.0)
-        shares /= shares.sum()
-        inside = [k for k in inside if shares[k] > 0.0]
-    return shares
-
-
-def _level_point(products: Floats, df: Floats, inside: Sequence[int]) -> Floats:
-    """Where G a + df is level on some candidates and a adds up to one."""
-    m = len(inside)
-    system = np.zeros((m + 1, m + 1))
-    system[:m, :m] = products[np.ix_(inside, inside)]
-    system[:m, m], system[m, :m] = -1.0, 1.0
-    return np.asarray(np.linalg.lstsq(system, np.append(-df[list(inside)], 1.0), rcond=None)[0][:m])
-
-
-def blended(fits: Sequence[MixtureFit], shares: Floats) -> MixtureFit:
-    """The average of fits with the same edges; diagnostics are those of the first."""
-    kept = [
-        (fit, float(share)) for fit, share in zip(fits, shares, strict=True) if share > MIN_SHARE
-    ]
-    if len(kept) == 1:
-        return replace(kept[0][0], diagnostics=fits[0].diagnostics)
-    total = sum(share for _, share in kept)
-    tables = [len(fit.potentials[0]) if fit.potentials else 1 for fit, _ in kept]
-    before = np.concatenate([[0], np.cumsum(tables)])
-    return MixtureFit(
-        np.concatenate([share / total * fit.weights for fit, share in kept]),
-        np.concatenate([fit.components for fit, _ in kept]),
-        fits[0].diagnostics,
-        np.asarray(sum(share / total * fit.pairs for fit, share in kept)),
-        np.asarray(sum(share / total * fit.one for fit, share in kept)),
-        kept[0][0].edges,
+        df,
+        risk,
+        iteration,
+        len(states),
         tuple(
-            np.concatenate([fit.potentials[e] for fit, _ in kept])
-            for e in range(len(kept[0][0].potentials))
-        ),
-        np.concatenate(
-            [
-                _groups(fit) + first
-                for (fit, _), (first, _) in zip(kept, pairwise(before), strict=True)
-            ]
+            (t.pairs - state.pairs, t.one - state.one)
+            for t, state in zip(best_twins, states, strict=False)
         ),
     )
 
 
-def _groups(fit: MixtureFit) -> Indices:
-    return fit.groups if len(fit.groups) else np.zeros(len(fit.weights), dtype=np.intp)
+def _pull(
+    targets: PairTargets, weights: Weights, descent: Descent, state: State
+) -> tuple[float, _Gradient]:
+    """The loss of a state and its gradient."""
+    off, off1 = state.pairs - targets.pairs, state.one - targets.singles
+    pull, pull1 = weights.pairs * off, weights.singles * off1
+    loss = 0.5 * float(np.vdot(pull, off)) + float(pull1 @ off1)
+    return loss, descent.gradient(state, pull, pull1)
+
+
+def _average(states: Sequence[State]) -> tuple[Floats, Floats]:
+    """The mean pair and one-way marginals of several mixtures."""
+    pairs, one = states[0].pairs, states[0].one
+    for state in states[1:]:
+        pairs = pairs + state.pairs
+        one = one + state.one
+    return pairs / len(states), one / len(states)

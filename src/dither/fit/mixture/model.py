@@ -146,6 +146,13 @@ class Mixture:
             ).all():  # whose reciprocal is a number still
                 raise ValueError(f"a component has no chance left at the edge between {name}")
 
+    @classmethod
+    def side_by_side(cls, schema: Schema, weights: Floats, components: Floats) -> Self:
+        """From components (C, D) with the attributes' domains side by side."""
+        tables = np.split(components, np.cumsum(schema.cardinalities)[:-1], axis=1)
+        normalised = tuple(table / table.sum(axis=1, keepdims=True) for table in tables)
+        return cls(schema, weights / weights.sum(), normalised)
+
     @property
     def _groups(self) -> Indices:
         return np.zeros(0, dtype=np.intp) if self.groups is None else self.groups

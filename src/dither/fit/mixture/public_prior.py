@@ -1,35 +1,35 @@
 """A fit averaged with what a public table says, so that a table that is wrong does no harm.
 
-Candidates are the fit itself; the public table's latent classes as they are, which follow none of the reports; a descent that
-starts from them; and a descent that starts from them after raking to the fitted one-way marginals. Their shares are those of least
-estimated risk (`blend`): the reports decide what the public table is worth. What the reports cannot judge, the table does not
-bring: attributes that were not asked in pairs keep the fit's own marginals and stay independent.
+Candidates are the fit itself; the public table's latent classes as they are, which follow none of
+the reports; a descent that starts from them; and a descent that starts from them after raking to
+the fitted one-way marginals. Their shares are those of least estimated risk (`fit.average`): the
+reports decide what the public table is worth. What the reports cannot judge, the table does not
+contribute: attributes that were not asked in pairs keep the fit's own marginals and stay
+independent.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dither.compiled import compiled
-from dither.fit.mixture.descent import Descent, PairLockstep, State, drawn_probe
+from dither.fit.average import MIN_SHARE, Candidate, averaged, best_shares, gram
 from dither.fit.mixture.fit import (
     MAX_COLUMNS_FOR_ONE_THREAD,
-    MIN_SHARE,
-    Candidate,
-    FitOptions,
-    MixtureFit,
-    best_shares,
-    blended,
+    Descent,
+    MixtureSettings,
+    Weights,
     descend,
-    gram,
 )
-from dither.fit.mixture.set_fit import SetTargets, tables_of, untied
-from dither.fit.mixture.targets import Columns, PairTargets, inverse_variances
+from dither.fit.mixture.model import Mixture
+from dither.fit.mixture.targets import Columns, PairTargets
+from dither.schema import Schema
 from dither.types import Codes, Flags, Floats, Indices, JsonObject
 
 MAX_CLASSES, ROWS_PER_CLASS = 100, 60
@@ -195,98 +195,120 @@ OWN, PUBLIC, DESCENT, RAKED = (
     "descent from it",
     "descent from it, raked",
 )
-STARTS, TWINS, _TWIN_DISTANCE = 4, 3, 0.1
-OPTIONS = FitOptions(shrink=False)  # degrees of freedom count as much as in the fit
-DESCENT_PENALTY = 1.5  # how much their degrees of freedom count: twins and the choice of the stop miss some of them
-CAUTION = 1.5  # standard errors that the estimated gain has to exceed
-FAR, FAR_START = 4.0, 10.0  # times the estimated risk of the fit
-_MIN_START, MIN_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
 @dataclass(frozen=True)
-class _Blend:
-    """The average, the candidates' shares, and the estimated risks of it and of the fit alone."""
+class PublicSettings:
+    """Tuned constants of the average with a public table (docs/explanation/limit.md)."""
 
-    fit: MixtureFit
-    shares: dict[str, float]
-    risks: tuple[float, float]
+    # Descents from the public classes that are averaged.
+    starts: int = 4
+    # Standard deviation of the logits between them.
+    distance: float = 0.1
+    # Weight of the descents' degrees of freedom: twins and the choice of the stop miss some.
+    penalty: float = 1.5
+    # Standard errors that the estimated gain must exceed.
+    caution: float = 1.5
+    # A candidate is left out if its estimated risk is this many times that of the fit,
+    far: float = 4.0
+    # and not descended from if it is this many times.
+    far_start: float = 10.0
 
-    @property
-    def note(self) -> JsonObject:
-        return {
-            "shares": self.shares,
-            "share_of_prior": 1.0 - self.shares.get(OWN, 0.0),
-            "estimated_risk": self.risks[0],
-            "estimated_risk_without": self.risks[1],
-        }
+
+SETTINGS = PublicSettings()
+_MIN_START, _MIN_SHARE_OF_VALUE = 1e-9, 1e-6
 
 
 def with_public(
     targets: PairTargets,
-    own: MixtureFit,
-    df: float,
+    moved: Sequence[PairTargets],
+    moved_by: float,
+    weights: Weights,
+    fitted: Sequence[Candidate],
+    fitted_shares: Floats,
     classes: LatentClasses,
     rng: np.random.Generator,
-    sets: SetTargets | None = None,
-) -> _Blend:
-    """The blend of a fit with df degrees of freedom and a public table's classes.
+) -> tuple[list[Candidate], Floats, JsonObject]:
+    """Average a fit with a public table's classes.
 
-    If whole tables of sets were fitted, they are used too, without descents, because pairs of
-    one set have the same participants.
+    Args:
+        targets: The data.
+        moved: The data with a little more noise, for twins.
+        moved_by: That noise in units of the data's own.
+        weights: Inverse variances of the data.
+        fitted: The candidates of the fit,
+        fitted_shares: and their shares.
+        classes: Of the public table.
+        rng: Source of the descents' starts.
+
+    Returns:
+        All candidates, their shares, and what a release states about the prior.
     """
-    weights = inverse_variances(targets, own.pairs, own.one)
-    few = 1 if targets.columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
-    known = judged(targets, classes, own.one)
-    raked = raked_classes(targets.columns, known, _moved(targets.columns, own.one))
-    starts = {PUBLIC: as_fit(targets, own, known), RAKED: as_fit(targets, own, raked)}
-    free = targets.columns.cardinalities - 1
-    candidates = [
-        Candidate(OWN, own, df),
-        Candidate(PUBLIC, starts[PUBLIC], float(free[~paired(targets)].sum())),
-    ]
-    cells = targets.cells if sets is None else float(sets.cells)
-    with threadpool_limits(limits=few, user_api="blas"):
-        if sets is None:
-            near = _near(gram(targets, *weights, [own, *starts.values()]), df, cells)
-            if near[0]:
-                candidates.append(
-                    _descended(targets, own, weights, classes, DESCENT, rng, raked=False)
-                )
-            if near[1]:
-                candidates.append(
-                    _descended(targets, own, weights, classes, RAKED, rng, raked=True)
-                )
-            products = gram(targets, *weights, [c.fit for c in candidates])
-        else:
-            # Raking follows the one-way marginals at most wholly.
-            candidates.append(Candidate(RAKED, starts[RAKED], float(free.sum())))
-            products = _set_gram(sets, [own.states, *((_state(c.fit),) for c in candidates[1:])])
-    shares, risks = cautious_shares(candidates, products, cells)
-    return _Blend(
-        replace(blended([c.fit for c in candidates], shares), states=own.states),
-        {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
-        risks,
+    columns = targets.columns
+    own = _own(fitted, fitted_shares)
+    schema = own.model.schema
+    known = _judged(targets, classes, own.one)
+    raked = raked_classes(columns, known, _held(columns, own.one))
+    free = columns.cardinalities - 1
+    public = _candidate(schema, PUBLIC, known, float(free[~_paired(targets)].sum()))
+    starts = [own, public, _candidate(schema, RAKED, raked, 0.0)]
+    near = _near(gram(targets, weights, starts), own, targets.cells)
+    candidates = [own, public]
+    threads = 1 if columns.width <= MAX_COLUMNS_FOR_ONE_THREAD else None
+    with threadpool_limits(limits=threads, user_api="blas"):
+        for name, wanted in ((DESCENT, near[0]), (RAKED, near[1])):
+            if wanted:
+                found = _descended(targets, moved, moved_by, weights, own, classes, name, rng)
+                candidates.append(found)
+    shares, risks = cautious_shares(candidates, gram(targets, weights, candidates), targets.cells)
+    note: JsonObject = {
+        "shares": {c.name: float(s) for c, s in zip(candidates, shares, strict=True)},
+        "share_of_prior": 1.0 - float(shares[0]),
+        "estimated_risk": risks[0],
+        "estimated_risk_without": risks[1],
+    }
+    return (
+        [*fitted, *candidates[1:]],
+        np.concatenate([shares[0] * np.asarray(fitted_shares), shares[1:]]),
+        note,
     )
+
+
+def _own(fitted: Sequence[Candidate], shares: Floats) -> Candidate:
+    """The average of the fit as one candidate."""
+    return Candidate(
+        OWN,
+        averaged(fitted, shares),
+        np.tensordot(shares, [c.pairs for c in fitted], 1),
+        np.tensordot(shares, [c.one for c in fitted], 1),
+        float(shares @ [c.df for c in fitted]),
+        float(shares @ [c.df * c.penalty for c in fitted])
+        / max(float(shares @ [c.df for c in fitted]), 1e-300),
+    )
+
+
+def _candidate(schema: Schema, name: str, classes: LatentClasses, df: float) -> Candidate:
+    pairs = np.asarray((classes.components.T * classes.weights) @ classes.components)
+    model = Mixture.side_by_side(schema, classes.weights, classes.components)
+    return Candidate(name, model, pairs, classes.weights @ classes.components, df, SETTINGS.penalty)
 
 
 def cautious_shares(
-    candidates: list[Candidate], products: Floats, cells: float
+    candidates: Sequence[Candidate], products: Floats, cells: float
 ) -> tuple[Floats, tuple[float, float]]:
     """The shares of candidates, the fit first, and the estimated risks of the average and of the fit.
 
-    From the fit towards the shares of least estimated risk, not at all where the estimated gain is within CAUTION standard errors
-    and by 1 - (CAUTION error / gain)^2 of the way beyond: the shrinkage of James and Stein, for a gain that is not sure.
+    They lie on the way from the fit to the shares of least estimated risk. The step is zero if
+    the estimated gain is within `caution` standard errors, else 1 - (caution error / gain)^2 of
+    the way, the shrinkage of James and Stein for an uncertain gain.
     """
-    # Twins that part from a start in a corner estimate degrees of freedom far below zero, which no fit has.
+    # Twins of a start in a corner may estimate negative degrees of freedom.
     df = np.maximum([c.df for c in candidates], 0.0)
-    degrees = df * np.array(
-        [DESCENT_PENALTY if c.name in (DESCENT, RAKED) else OPTIONS.penalty for c in candidates]
-    )
+    degrees = df * np.array([c.penalty for c in candidates])
     risks = np.diag(products) + 2.0 * degrees - cells
     # A small share of a bad candidate can lower chi^2 by chance, so bad ones are left out.
-    heard = np.union1d(
-        [0], np.flatnonzero(risks <= FAR * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells))
-    )
+    limit = SETTINGS.far * max(float(risks[0]), 0.0) + math.sqrt(2.0 * cells)
+    heard = np.union1d([0], np.flatnonzero(risks <= limit))
     shares = np.zeros(len(candidates))
     shares[heard] = best_shares(products[np.ix_(heard, heard)], degrees[heard])
     shares = np.where(shares > MIN_SHARE, shares, 0.0) / shares[shares > MIN_SHARE].sum()
@@ -296,7 +318,7 @@ def cautious_shares(
 
     own = np.eye(len(candidates))[0]
     step = shares - own
-    error, gain = CAUTION * gain_error(step, products, df), risk(own) - risk(shares)
+    error, gain = SETTINGS.caution * gain_error(step, products, df), risk(own) - risk(shares)
     shares = own + (1.0 - (error / gain) ** 2 if gain > error else 0.0) * step
     return shares, (risk(shares), risk(own))
 
@@ -304,107 +326,79 @@ def cautious_shares(
 def gain_error(step: Floats, products: Floats, df: Floats) -> float:
     """The standard error of the estimated gain of a step from the fit.
 
-    The difference of two estimated risks has variance 4 (|d|^2 + tr((dd/dy)^2)), with d the difference of the estimates and dd/dy
-    how it follows the data (Bellec and Zhang, Second-order Stein, Annals of Statistics 2021). A candidate's tr((dP/dy)^2) is
-    taken to be its degrees of freedom, which bound it where it shrinks; in a small campaign this is the larger term.
+    The difference of two estimated risks has variance 4 (|d|^2 + tr((dd/dy)^2)), with d the
+    difference of the estimates and dd/dy how it follows the data (Bellec and Zhang, Second-order
+    Stein, Annals of Statistics 2021). A candidate's tr((dP/dy)^2) is taken to be its degrees of
+    freedom, which bound it where it shrinks; in a small campaign this is the larger term.
     """
     return 2.0 * math.sqrt(max(float(step @ products @ step), 0.0) + float(step**2 @ df))
 
 
-def paired(targets: PairTargets) -> Flags:
+def _paired(targets: PairTargets) -> Flags:
     """The attributes that were asked in a pair."""
     return np.asarray((targets.pair_noise[1] > 0).any(axis=0))
 
 
-def judged(targets: PairTargets, classes: LatentClasses, one: Floats) -> LatentClasses:
-    """Classes that differ in those attributes alone whose dependence the reports can judge."""
-    keep = np.repeat(paired(targets), targets.columns.cardinalities)
+def _judged(targets: PairTargets, classes: LatentClasses, one: Floats) -> LatentClasses:
+    """Classes that differ only in attributes whose dependence the reports can judge."""
+    keep = np.repeat(_paired(targets), targets.columns.cardinalities)
     return LatentClasses(
-        classes.weights, np.where(keep, classes.components, _moved(targets.columns, one))
+        classes.weights, np.where(keep, classes.components, _held(targets.columns, one))
     )
 
 
-def _near(products: Floats, df: float, cells: float) -> Flags:
-    """Whether starts are near enough to the reports to descend from: a fit that begins far off is one more fit to the same noise,
-    whose estimated risk is too low by the choice of where to stop."""
+def _near(products: Floats, own: Candidate, cells: float) -> Flags:
+    """Whether starts are near enough to the reports to descend from.
+
+    A descent from far off is one more fit to the same noise, whose estimated risk is too low
+    by the choice of where to stop.
+    """
     risks = np.diag(products) - cells
-    own = max(float(risks[0]) + 2.0 * OPTIONS.penalty * df, 0.0)
-    return np.asarray(risks[1:] <= FAR_START * own + math.sqrt(2.0 * cells))
-
-
-def as_fit(targets: PairTargets, own: MixtureFit, classes: LatentClasses) -> MixtureFit:
-    """Classes as a fit with the edges of another one, whose tables tie nothing."""
-    pairs = np.asarray((classes.components.T * classes.weights) @ classes.components)
-    flat = tuple(np.ones((1, *psi.shape[1:])) for psi in own.potentials)
-    return MixtureFit(
-        classes.weights,
-        classes.components,
-        {},
-        pairs,
-        classes.weights @ classes.components,
-        own.edges,
-        flat,
-        np.zeros(len(classes.weights), dtype=np.intp),
-    )
+    mine = max(float(risks[0]) + 2.0 * own.penalty * own.df, 0.0)
+    return np.asarray(risks[1:] <= SETTINGS.far_start * mine + math.sqrt(2.0 * cells))
 
 
 def _descended(
     targets: PairTargets,
-    own: MixtureFit,
-    weights: tuple[Floats, Floats],
+    moved: Sequence[PairTargets],
+    moved_by: float,
+    weights: Weights,
+    own: Candidate,
     classes: LatentClasses,
     name: str,
     rng: np.random.Generator,
-    *,
-    raked: bool,
 ) -> Candidate:
-    """Descents from classes, stopped by their estimated risk. Twins share the start, which owes nothing to the reports; raked, it
-    follows the one-way marginals of the fit, and the start of a twin those that have moved along with its data."""
+    """Descents from classes, stopped by their estimated risk.
+
+    Twins share the start, which does not depend on the reports. Raked, it follows the one-way
+    marginals of the fit, and a twin's those that moved with its data.
+    """
     columns = targets.columns
 
-    def begun(offset: Floats, one: Floats) -> Descent:
-        start = judged(targets, classes, one)
-        start = raked_classes(columns, start, one) if raked else start
-        descent = Descent(columns, np.log(np.maximum(start.components, _MIN_START)) + offset)
-        descent.weight_logits = np.log(np.maximum(start.weights, _MIN_START))
-        return descent
+    def begin(offset: Floats, one: Floats) -> Descent:
+        start = _judged(targets, classes, one)
+        start = raked_classes(columns, start, one) if name == RAKED else start
+        return Descent(
+            columns,
+            np.log(np.maximum(start.components, _MIN_START)) + offset,
+            np.log(np.maximum(start.weights, _MIN_START)),
+        )
 
-    reach = _TWIN_DISTANCE * columns.spread(paired(targets).astype(np.float64))
-    offsets = [reach * rng.standard_normal(classes.components.shape) for _ in range(STARTS)]
-    probes = [drawn_probe(targets, *weights, OPTIONS.probe, rng) for _ in range(TWINS)]
-    starts = [begun(offset, own.one) for offset in offsets]
+    reach = SETTINGS.distance * columns.spread(_paired(targets).astype(np.float64))
+    offsets = [
+        reach * rng.standard_normal(classes.components.shape) for _ in range(SETTINGS.starts)
+    ]
+    starts = [begin(offset, own.one) for offset in offsets]
     twins = [
-        (begun(offset, _moved(columns, own.one + probe.one - targets.one)), probe)
-        for offset, probe in zip(offsets, probes, strict=False)
+        (begin(offset, _held(columns, own.one + data.one - targets.one)), data)
+        for offset, data in zip(offsets, moved, strict=False)
     ]
-    group = PairLockstep(targets, *weights, starts, twins, OPTIONS.probe, OPTIONS.momentum)
-    found = descend(group, targets, OPTIONS)
+    found = descend(targets, weights, starts, twins, moved_by, MixtureSettings())
     stacked = LatentClasses(found.weights, found.components)
-    return Candidate(name, as_fit(targets, own, stacked), found.diagnostics["degrees_of_freedom"])
+    return _candidate(own.model.schema, name, stacked, found.degrees_of_freedom)
 
 
-def _moved(columns: Columns, one: Floats) -> Floats:
-    """One-way marginals that are distributions still."""
-    held = np.maximum(one, MIN_SHARE_OF_VALUE)
+def _held(columns: Columns, one: Floats) -> Floats:
+    """One-way marginals that are still distributions."""
+    held = np.maximum(one, _MIN_SHARE_OF_VALUE)
     return np.asarray(held / columns.spread(columns.sums(held)))
-
-
-def _state(fit: MixtureFit) -> State:
-    return State(fit.weights, fit.components, fit.components)
-
-
-def _set_gram(sets: SetTargets, models: list[tuple[State, ...]]) -> Floats:
-    """G on the whole tables, with the precision of the first model, whose states have the edges' tables already."""
-    tied = [
-        [s if s.ties or not sets.edges else replace(s, ties=untied(sets, s)) for s in states]
-        for states in models
-    ]
-    tables = [tables_of(sets, states) for states in tied]
-    out = np.zeros((len(models), len(models)))
-    for number, block in enumerate(sets.blocks):
-        precision = 1.0 / block.variances(tables[0][number])
-        off = [np.asarray(t[number] - block.tables, dtype=np.float64) for t in tables]
-        for k in range(len(models)):
-            for other in range(len(models)):
-                out[k, other] += float((precision * off[k] * off[other]).sum())
-    return out

@@ -1,16 +1,17 @@
-"""All noisy marginals of a campaign as one matrix of pair marginals with known noise: what the mixture is fitted to.
+"""All noisy marginals of a campaign as one matrix of pair marginals with known noise.
 
-The domains of all attributes are laid side by side in D columns, so that every pair marginal is a block of one D x D matrix.
-Answers about larger sets enter through their pair marginals; several answers about a pair are averaged with weights inverse to
-their variance. The variance of a cell of frequency f is c0 + c1 f - c2 f^2: the mechanism's, which is linear in f, plus
-f(1-f)/n because only n of the participants were asked.
+The domains of all attributes are side by side in D columns, so every pair marginal is a block of
+one D x D matrix. Answers about larger sets enter through their pair marginals; several answers
+about a pair are averaged with weights inverse to their variance. The variance of a cell of
+frequency f is c0 + c1 f - c2 f^2: the mechanism's, which is linear in f, plus f(1-f)/n because
+only n of the participants were asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -21,51 +22,6 @@ from dither.schema import Schema
 from dither.types import Flags, Floats
 
 Noise = tuple[Floats, Floats, Floats]
-Edges = tuple[tuple[int, int], ...]  # pairs of attributes, the lower number first
-Tree = tuple[int, ...]  # attributes in a row, neighbours tied by an edge: two, three or four
-MAX_IN_A_TREE = 4
-MAX_ATTRIBUTES = 40  # of a schema whose tables are fitted whole; with 60 it took longer and was no better than pairs
-
-
-def trees(edges: Edges) -> tuple[Tree, ...]:
-    """The rows of attributes that edges tie, in the order of their first edges; a ValueError if an edge branches off inside a row,
-    closes it to a ring, or makes it longer than four."""
-    out: list[Tree] = []
-    for i, j in edges:
-        if i == j:
-            raise ValueError("an edge ties an attribute to itself")
-        met = [next((tree for tree in out if end in tree), (end,)) for end in (i, j)]
-        first, second = (j, i) if len(met[0]) < len(met[1]) else (i, j)  # a row grows at its end
-        before, after = met[::-1] if len(met[0]) < len(met[1]) else met
-        if (
-            before is after
-            or first not in (before[0], before[-1])
-            or second not in (after[0], after[-1])
-        ):
-            raise ValueError("edges tie attributes in a ring or with a branch")
-        whole = (before if before[-1] == first else before[::-1]) + (
-            after if after[0] == second else after[::-1]
-        )
-        if len(whole) > MAX_IN_A_TREE:
-            raise ValueError(f"edges tie more than {MAX_IN_A_TREE} attributes")
-        at = min((out.index(tree) for tree in (before, after) if tree in out), default=len(out))
-        out = [tree for tree in out if tree not in (before, after)]
-        out.insert(at, whole)
-    return tuple(out)
-
-
-def links(tree: Tree) -> tuple[tuple[int, int], ...]:
-    """The pairs of neighbours in a tree, along it."""
-    return tuple(pairwise(tree))
-
-
-def disjoint(edges: Edges) -> Edges:
-    """Those edges that share no attribute with an earlier one."""
-    out: list[tuple[int, int]] = []
-    for edge in edges:
-        if not any(end in kept for end in edge for kept in out):
-            out.append(edge)
-    return tuple(out)
 
 
 class Columns:
@@ -173,8 +129,21 @@ class NoiseBook:
         return answer.n / float(c[0] + c[1] * f - c[2] * f * f), c / answer.n
 
 
-def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets:
-    """Pool all answers into pair and single targets; every attribute must have been asked about."""
+def pair_targets(
+    schema: Schema,
+    answers: Sequence[AnswerCounts],
+    moved_by: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> PairTargets:
+    """Pool all answers into pair and single targets.
+
+    Args:
+        schema: The attributes; every one must have been asked about.
+        answers: The answers to all questions.
+        moved_by: Noise to add to each answer's table, in units of its own noise. Pairs of one
+            set move together, as its people answered all of them.
+        rng: Source of that noise.
+    """
     check_asked(schema, answers)
     columns, d = (
         Columns(schema.cardinalities, [a.answers if a.ordered else 0 for a in schema]),
@@ -187,6 +156,8 @@ def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets
     for answer in answers:
         members = [place[name] for name in answer.question.attributes]
         raw = kernels.estimate(answer.question.mechanism, answer.support, answer.n).frequencies
+        if rng is not None:
+            raw = raw + moved_by * _own_noise(raw, book.of(answer, 1, raw.size)[1], rng)
         table = raw.reshape([schema.cardinalities[i] for i in members])
         for axis, i in enumerate(members):
             marginal = table.sum(axis=tuple(a for a in range(table.ndim) if a != axis))
@@ -226,6 +197,13 @@ def pair_targets(schema: Schema, answers: Sequence[AnswerCounts]) -> PairTargets
     )
 
 
+def _own_noise(raw: Floats, noise: Floats, rng: np.random.Generator) -> Floats:
+    """A draw of an answer's noise; cells are taken as independent."""
+    f = np.clip(raw, 0.0, 1.0)
+    variance = np.maximum(noise[0] + f * (noise[1] - noise[2] * f), 0.0)
+    return np.asarray(np.sqrt(variance) * rng.standard_normal(len(raw)))
+
+
 def inverse_variances(targets: PairTargets, pair: Floats, one: Floats) -> tuple[Floats, Floats]:
     """Weights of all pair cells and single cells at given frequencies; zero where nothing was asked."""
     c0, c1, c2 = (targets.columns.spread_pairs(c) for c in targets.pair_noise)
@@ -250,19 +228,14 @@ def _inverse(variance: Floats, asked: Flags, sampling: Floats) -> Floats:
     return np.where(asked, 1.0 / np.where(asked, floored, 1.0), 0.0)
 
 
-def tables_pay(attributes: int, answers: Sequence[AnswerCounts]) -> bool:
-    """Whether to fit whole tables: sets of three or more of not too many attributes were asked."""
-    return attributes <= MAX_ATTRIBUTES and any(
-        len(answer.question.attributes) > 2 for answer in answers
-    )
+def one_way_precisions(targets: PairTargets) -> tuple[Floats, Floats]:
+    """One over the variance of an attribute's marginal in each pair, and in single questions.
 
-
-def pooling_weights(targets: PairTargets) -> tuple[Floats, Floats]:
-    """What share of an attribute's pooled marginal comes from each pair and from single questions."""
+    The first is (attribute, other attribute of the pair). Frequencies are taken as equal.
+    """
     k = targets.columns.cardinalities.astype(np.float64)
     c0, c1, _ = targets.pair_noise
     s0, s1, _ = targets.single_noise
     pairs = np.where(c1 > 0, 1.0 / np.where(c1 > 0, c0 * k[None, :] + c1 / k[:, None], 1.0), 0.0)
     alone = np.where(s1 > 0, 1.0 / np.where(s1 > 0, s0 + s1 / k, 1.0), 0.0)
-    total = np.asarray(pairs.sum(axis=1)) + alone
-    return np.asarray(pairs / total[:, None]), np.asarray(alone / total)
+    return np.asarray(pairs), np.asarray(alone)

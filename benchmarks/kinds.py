@@ -1,0 +1,211 @@
+"""Generated tables of many kinds, to judge a method on dependence that it was not tuned to.
+
+Every kind is a function of a random generator and a number of people; it gives the schema and the
+codes. The structure of a kind (which attributes depend on which, and how) is drawn from the same
+generator as the rows, so that each seed is another table of that kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dither.datasets import generate_network
+from dither.schema import Attribute, Schema
+
+Drawn = tuple[Schema, np.ndarray]
+
+
+def _schema(sizes: Sequence[int], ordered: bool = False) -> Schema:
+    kind = "ordinal" if ordered else "categorical"
+    return Schema(
+        tuple(Attribute(f"x{i}", kind, values=tuple(range(k))) for i, k in enumerate(sizes))
+    )
+
+
+def _given(table: np.ndarray, given: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A value for each row from the row of `table` that `given` names."""
+    cumulative = np.cumsum(table, axis=1)
+    draws = rng.random(len(given))[:, None] * cumulative[given, -1:]
+    return np.asarray((draws > cumulative[given][:, :-1]).sum(axis=1))
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    raised = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
+
+
+def _columns(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return np.asfortranarray(np.stack(columns, axis=1).astype(np.int32))
+
+
+def _network(sizes: Sequence[int], parents: int, strength: float) -> Callable[..., Drawn]:
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        seed = int(rng.integers(1 << 30))
+        network = generate_network(sizes, parents=parents, strength=strength, seed=seed)
+        return network.schema, network.sample_codes(people, rng)
+
+    return draw
+
+
+def _copula(
+    d: int, k: int, correlation: float, degrees: float | None = None
+) -> Callable[..., Drawn]:
+    """Ordered attributes with one common correlation; a t copula with `degrees` of freedom."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        common = rng.standard_normal((people, 1))
+        own = rng.standard_normal((people, d))
+        values = np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own
+        if degrees is not None:
+            values /= np.sqrt(rng.chisquare(degrees, (people, 1)) / degrees)
+        edges = np.linspace(-2.5, 2.5, k + 1)[1:-1]
+        codes = np.stack([np.searchsorted(edges, values[:, i]) for i in range(d)], axis=1)
+        return _schema([k] * d, ordered=True), np.asfortranarray(codes.astype(np.int32))
+
+    return draw
+
+
+def _copies(sizes: Sequence[int], noise: float) -> Callable[..., Drawn]:
+    """Each second attribute is a permuted copy of the one before, up to a share of noise."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        columns, widths = [], []
+        for k in sizes:
+            first = _given(
+                _softmax(0.7 * rng.standard_normal((1, k))), np.zeros(people, np.intp), rng
+            )
+            second = rng.permutation(k)[first]
+            wrong = rng.random(people) < noise
+            second = np.where(wrong, rng.integers(0, k, people), second)
+            columns += [first, second]
+            widths += [k, k]
+        return _schema(widths), _columns(columns)
+
+    return draw
+
+
+def _hierarchy(groups: int, per_group: int, d: int) -> Callable[..., Drawn]:
+    """A fine attribute, the group that it determines, and others that depend on the group."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        fine = _given(
+            _softmax(0.7 * rng.standard_normal((1, groups * per_group))),
+            np.zeros(people, np.intp),
+            rng,
+        )
+        columns, widths = [fine, fine // per_group], [groups * per_group, groups]
+        for _ in range(d):
+            k = int(rng.integers(2, 7))
+            table = _softmax(1.2 * rng.standard_normal((groups, k)))
+            columns.append(_given(table, fine // per_group, rng))
+            widths.append(k)
+        return _schema(widths), _columns(columns)
+
+    return draw
+
+
+def _latent(sizes: Sequence[int], classes: int, strength: float) -> Callable[..., Drawn]:
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        hidden = rng.integers(0, classes, people)
+        columns = [
+            _given(_softmax(strength * rng.standard_normal((classes, k))), hidden, rng)
+            for k in sizes
+        ]
+        return _schema(sizes), _columns(columns)
+
+    return draw
+
+
+def _trend(steps: int, sizes: Sequence[int], strength: float) -> Callable[..., Drawn]:
+    """An ordered time, and attributes whose distributions drift along it."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        time = rng.integers(0, steps, people)
+        columns = [time]
+        for k in sizes:
+            begin, drift = 0.6 * rng.standard_normal((2, k))
+            along = np.linspace(-1, 1, steps)[:, None]
+            columns.append(_given(_softmax(begin + strength * along * drift), time, rng))
+        names = [Attribute("time", "ordinal", values=tuple(range(steps)))]
+        names += [
+            Attribute(f"x{i}", "categorical", values=tuple(range(k))) for i, k in enumerate(sizes)
+        ]
+        return Schema(tuple(names)), _columns(columns)
+
+    return draw
+
+
+def _ring(d: int, k: int, strength: float) -> Callable[..., Drawn]:
+    """A closed chain: neighbours depend on each other, drawn by Gibbs sampling."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        tables = [strength * rng.standard_normal((k, k)) for _ in range(d)]
+        codes = rng.integers(0, k, (people, d))
+        for _ in range(12):
+            for i in range(d):
+                before, after = codes[:, i - 1], codes[:, (i + 1) % d]
+                scores = tables[i - 1][before] + tables[i][:, after].T
+                codes[:, i] = (
+                    rng.random(people)[:, None] > np.cumsum(_softmax(scores), axis=1)[:, :-1]
+                ).sum(axis=1)
+        return _schema([k] * d), np.asfortranarray(codes.astype(np.int32))
+
+    return draw
+
+
+def _star(d: int, k: int, strength: float) -> Callable[..., Drawn]:
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        centre = rng.integers(0, k, people)
+        columns = [centre] + [
+            _given(_softmax(strength * rng.standard_normal((k, k))), centre, rng)
+            for _ in range(d - 1)
+        ]
+        return _schema([k] * d), _columns(columns)
+
+    return draw
+
+
+def _xor(groups: int, alone: Sequence[int]) -> Callable[..., Drawn]:
+    """Triples of bits whose third is the exclusive or of the others: no pair depends."""
+
+    def draw(rng: np.random.Generator, people: int) -> Drawn:
+        columns, widths = [], []
+        for _ in range(groups):
+            a, b = rng.integers(0, 2, (2, people))
+            columns += [a, b, a ^ b]
+            widths += [2, 2, 2]
+        for k in alone:
+            table = _softmax(0.8 * rng.standard_normal((1, k)))
+            columns.append(_given(table, np.zeros(people, np.intp), rng))
+            widths.append(k)
+        return _schema(widths), _columns(columns)
+
+    return draw
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int], Drawn]] = {
+    "strong": _network((4, 6, 3, 8, 2, 5, 6, 4, 7, 3), 2, 1.8),
+    "weak": _network((4, 6, 3, 8, 2, 5, 6, 4, 7, 3), 2, 0.35),
+    "none": _network((4, 6, 3, 8, 2, 5, 6, 4, 7, 3), 0, 0.0),
+    "ordered": _copula(6, 16, 0.8),
+    "t copula": _copula(8, 12, 0.5, 3.0),
+    "copies": _copies((12, 8, 20, 5), 0.05),
+    "wide": _network((60, 40, 25, 16, 10, 80), 1, 1.2),
+    "hierarchy": _hierarchy(6, 6, 6),
+    "latent classes": _latent((5, 8, 3, 6, 4, 10, 5, 7), 5, 1.2),
+    "trend": _trend(24, (4, 6, 3, 8, 5, 4), 1.5),
+    "ring": _ring(8, 6, 1.0),
+    "star": _star(8, 6, 1.2),
+    "three of six": _network((6, 6, 6), 1, 1.5),
+    "binary": _network((2,) * 16, 2, 1.2),
+    "xor": _xor(3, (5, 4)),
+    "many": _network(tuple([2, 3, 4, 5, 6, 8] * 5), 1, 1.0),
+}
+
+
+def table(kind: str, people: int, seed: int) -> Drawn:
+    """A table of a kind: equal seeds give equal tables."""
+    number = list(KINDS).index(kind)
+    return KINDS[kind](np.random.default_rng([seed, number, people]), people)

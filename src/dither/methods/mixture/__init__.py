@@ -1,1 +1,0 @@
-"""The house method: one mixture of products fitted to all noisy pair marginals at once."""
