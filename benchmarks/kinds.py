@@ -1,20 +1,38 @@
-"""Generated tables of many kinds, to judge a method on dependence that it was not tuned to.
+"""The default method beside the other built-in methods on generated tables of many kinds.
 
 Every kind is a function of a random generator and a number of people; it gives the schema and the
 codes. The structure of a kind (which attributes depend on which, and how) is drawn from the same
 generator as the rows, so that each seed is another table of that kind.
+
+Errors are mean total variation distances between exact marginals of the model and the
+participants' own records, over all pairs (120 random ones in tables with more) and all attributes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dither.datasets import generate_network
+from dither.evaluation.metrics import attribute_sets, marginal
+from dither.fit import Model
+from dither.lab.harness import Bench, Chart, Size, Study
+from dither.methods import start
 from dither.schema import Attribute, Schema
+from dither.simulate import simulate
 
 Drawn = tuple[Schema, np.ndarray]
+
+METHOD, RIVALS = "mixture", ("privincr", "calm", "bayesnet", "independent")
+PEOPLE = (20_000, 100_000, 1_000_000)
+EPSILONS = ((1.0, 4.0), (2.0, 8.0))
+MAX_PAIRS = 120
+MIXED, BINARY = "2 to 8 values", "binary"
 
 
 def _schema(sizes: Sequence[int], ordered: bool = False) -> Schema:
@@ -209,3 +227,121 @@ def table(kind: str, people: int, seed: int) -> Drawn:
     """A table of a kind: equal seeds give equal tables."""
     number = list(KINDS).index(kind)
     return KINDS[kind](np.random.default_rng([seed, number, people]), people)
+
+
+def errors(model: Model, schema: Schema, codes: np.ndarray, ways: int) -> float:
+    """The mean distance of a model's one-way or two-way marginals from those of the records."""
+    sets = attribute_sets(len(schema), ways, MAX_PAIRS, np.random.default_rng(0))
+    distances = []
+    for positions in sets:
+        exact = marginal(codes, schema.cardinalities, positions)
+        fitted = model.marginal([schema.names[i] for i in positions])
+        distances.append(np.abs(fitted - exact).sum() / 2)
+    return float(np.mean(distances))
+
+
+def fitted_model(
+    method: str, schema: Schema, codes: np.ndarray, epsilon: float, seed: int
+) -> tuple[Model, float, float]:
+    """The model of one campaign, and CPU seconds of its rounds and of its fit."""
+    machine = start(method, schema, epsilon, len(codes), seed=seed)
+    begin = time.process_time()
+    simulate(machine, codes, np.random.default_rng([seed, 1]))
+    asked = time.process_time()
+    model = machine.model()
+    return model, asked - begin, time.process_time() - asked
+
+
+def ratios(kind: str, participants: int, epsilon: float, seeds: int) -> dict[str, float]:
+    """Mean errors of all methods over tables of a kind, and the default's over the best other's."""
+    two: dict[str, list[float]] = {method: [] for method in (METHOD, *RIVALS)}
+    one: dict[str, list[float]] = {method: [] for method in (METHOD, *RIVALS)}
+    spent = []
+    for seed in range(seeds):
+        schema, codes = table(kind, participants, seed)
+        for method in (METHOD, *RIVALS):
+            model, _, seconds = fitted_model(method, schema, codes, epsilon, seed)
+            two[method].append(errors(model, schema, codes, 2))
+            one[method].append(errors(model, schema, codes, 1))
+            if method == METHOD:
+                spent.append(seconds)
+    means = {method: float(np.mean(found)) for method, found in two.items()}
+    one_way = {method: float(np.mean(found)) for method, found in one.items()}
+    best = min(means[rival] for rival in RIVALS)
+    return {
+        **{f"{method}_tvd_2": mean for method, mean in means.items()},
+        "best_other_tvd_2": best,
+        "ratio": means[METHOD] / best,
+        "mixture_tvd_1": one_way[METHOD],
+        "ratio_tvd_1": one_way[METHOD] / one_way["independent"],
+        "fit_cpu_s": float(np.mean(spent)),
+    }
+
+
+def copied_mass(participants: int, values: int, seed: int) -> dict[str, float]:
+    """Two columns, one a renamed copy of the other: the share of mass on pairs that occur."""
+    schema, codes = _copies((values,), 0.0)(np.random.default_rng([seed, values]), participants)
+    model, _, _ = fitted_model(METHOD, schema, codes, 4.0, seed)
+    occurs = marginal(codes, schema.cardinalities, (0, 1)) > 0
+    return {"true_pairs": float(model.marginal(schema.names)[occurs].sum())}
+
+
+def growth(attributes: int, values: str, participants: int) -> dict[str, float]:
+    """CPU seconds of the rounds and of the fit, at epsilon 4."""
+    sizes = [2] * attributes
+    if values == MIXED:
+        sizes = [2 + i % 7 for i in range(attributes)]
+    schema, codes = _network(sizes, 1, 1.0)(np.random.default_rng(attributes), participants)
+    _, rounds, fit = fitted_model(METHOD, schema, codes, 4.0, 0)
+    return {"rounds_cpu_s": rounds, "fit_cpu_s": fit}
+
+
+def _skipped(kind: str, participants: int, epsilon: float) -> bool:
+    """Epsilons 1 and 4, or 2 and 8, alternating over kinds and sizes."""
+    number = list(KINDS).index(kind) + PEOPLE.index(participants)
+    return epsilon not in EPSILONS[number % 2]
+
+
+def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
+    """The studies of one size; tables are generated, so no folder is read."""
+    full, smoke = size == "full", size == "smoke"
+    few = ("star", "xor") if smoke else ("strong", "none", "copies", "star")
+    measures: dict[str, Any] = {
+        "kind": tuple(KINDS) if full else few,
+        "participants": PEOPLE if full else PEOPLE[:1],
+        "epsilon": sorted(EPSILONS[0] + EPSILONS[1]),
+    }
+    grown = {"full": (20, 40, 80, 200), "quick": (20, 40), "smoke": (6, 12)}[size]
+    compared = Study(
+        "ratios",
+        "Two-way error over that of the best other method",
+        measures,
+        partial(ratios, seeds=4 if full else 1),
+        charts=(Chart("epsilon", "ratio", colour="kind", panels=("participants",), log_x=True),),
+        skip=_skipped,
+        note="Ratios are of means over four tables of a kind. The constants of the default method were chosen on these kinds.",
+    )
+    copies = Study(
+        "copies",
+        "Two columns that are copies: mass on pairs that occur, epsilon 4",
+        {
+            "participants": (20_000 if smoke else 200_000,),
+            "values": (10 if smoke else 100,),
+            "seed": range(4 if full else 1),
+        },
+        copied_mass,
+    )
+    grows = Study(
+        "growth",
+        "CPU seconds by number of attributes, epsilon 4",
+        {
+            "attributes": grown,
+            "values": (MIXED, BINARY),
+            "participants": (10_000 if smoke else 100_000,),
+        },
+        growth,
+        skip=lambda attributes, values, participants: (values == BINARY) != (attributes == 200),
+        charts=(Chart("attributes", "fit_cpu_s", colour="values", panels=()),),
+    )
+    about = "The default method beside other built-in methods on generated tables of sixteen kinds."
+    return Bench("kinds", "Kinds of dependence", about, (compared, copies, grows), size)
