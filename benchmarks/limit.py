@@ -1,6 +1,6 @@
-"""The gain of `effort=thorough` and of a public table as prior, and the harm of a wrong table.
+"""The gain of a public table as prior, and the harm of a wrong table.
 
-Every figure compares fits to the same reports: the method as it is, and with one of the two. Errors are mean total variation
+Every figure compares fits to the same reports, without and with the table. Errors are mean total variation
 distances over all pairs (and 100 random triples) between exact marginals of the model and the participants' own records.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from copy import copy
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks import tables
-from benchmarks.interval_coverage import PAY
 from benchmarks.mixture import PEOPLE
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import Table
-from benchmarks.thorough_intervals import thorough_coverage
 from dither.datasets import generate_network
 from dither.evaluation.metrics import attribute_sets, marginal
 from dither.fit import Model
-from dither.lab.harness import Bench, Chart, Size, Study
+from dither.lab.harness import Bench, Size, Study
 from dither.methods import MethodRun, start
 from dither.methods.prior import PublicRows
 from dither.planner import population_of, predict
@@ -95,7 +92,7 @@ def population(
 def collected(
     name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
 ) -> MethodRun:
-    """A campaign with all its reports in. Generated tables are always asked pairs, because their fits are compared."""
+    """A campaign with all its reports in. Generated tables are asked in one round, which always asks pairs."""
     table, _ = population(name, people, seed, data_dir)
     parameters = {"rounds": 1} if name in NETWORKS else {}
     machine = start("mixture", table.schema, epsilon, people, parameters, seed=seed)
@@ -159,28 +156,19 @@ def compared(
     }
 
 
-def thorough(
-    name: str, people: int, epsilon: float, seed: int, data_dir: Path | None
-) -> dict[str, Any]:
-    """The same reports with `effort=thorough`; the fit's seconds include those of the quick fit."""
-    machine = collected(name, people, epsilon, seed, data_dir)
-    given = {**machine.plain_parameters(), "effort": "thorough"}
-    again = start("mixture", machine.campaign.schema, epsilon, people, given, seed=seed)
+def refitted(machine: MethodRun) -> MethodRun:
+    """A campaign with the same reports and no fit yet."""
+    again = start(
+        "mixture",
+        machine.campaign.schema,
+        machine.campaign.epsilon,
+        machine.campaign.participants,
+        machine.plain_parameters(),
+        seed=machine.campaign.seed,
+    )
     for tally in machine.closed:
         again.close(tally)
-    begin = time.process_time()
-    model = again.model()
-    seconds = time.process_time() - begin
-    said = again.diagnostics().to_json()["fit"].get("bayesian_member", {"share": 0.0})
-    row = compared(
-        errors(model, name, people, seed, data_dir), name, people, epsilon, seed, data_dir
-    )
-    return {
-        **row,
-        "share": said["share"],
-        "mixing": said.get("mixing", np.nan),
-        "fit_cpu_s": seconds,
-    }
+    return again
 
 
 def public_rows(kind: str, codes: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
@@ -224,13 +212,9 @@ def with_prior(
 ) -> dict[str, Any]:
     """The same reports with a public table as prior."""
     machine = collected(name, people, epsilon, seed, data_dir)
-    plain(
-        name, people, epsilon, seed, data_dir
-    )  # the fit to the reports is the same for all priors, and is kept
     _, near = population(name, people, seed, data_dir)
     rows = public_rows(kind, near, tuple(machine.campaign.schema.cardinalities))
-    again = MethodRun(copy(machine.machine))
-    vars(again.machine).pop("_blend", None)
+    again = refitted(machine)
     begin = time.process_time()
     again.give_prior(PublicRows(np.ascontiguousarray(rows, dtype=np.int32), kind, ""))
     model = again.model()
@@ -245,17 +229,8 @@ def with_prior(
         **found,
         "rows": len(rows),
         "share": share,
-        "more_cpu_s": seconds,
+        "more_cpu_s": seconds - found["plain_fit_cpu_s"],
     }
-
-
-def pay_tables(data_dir: Path | None) -> tuple[str, ...]:
-    """Adult, and the tables of pay that are here."""
-    folder = data_dir or tables.BESIDE
-    return (
-        "Adult",
-        *(name for name, file in PAY.items() if (folder / f"{file}.parquet").is_file()),
-    )
 
 
 @lru_cache(maxsize=1)
@@ -287,8 +262,7 @@ def forecast_checked(
     table = tables.load("Adult", data_dir)
     machine = collected("Adult", participants, epsilon, seed, data_dir)
     real_alone = evaluate_model(machine.model(), table.codes, (2,), 105)[2].tvd
-    again = MethodRun(copy(machine.machine))
-    vars(again.machine).pop("_blend", None)
+    again = refitted(machine)
     again.give_prior(PublicRows(public_third(data_dir), RANDOM, ""))
     real = evaluate_model(again.model(), table.codes, (2,), 105)[2].tvd
     return {
@@ -314,9 +288,6 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     def people(dataset: str) -> int:
         return PEOPLE.get(dataset, GENERATED_PEOPLE) // divide
 
-    def by_thorough(dataset: str, seed: int, epsilon: float) -> dict[str, Any]:
-        return thorough(dataset, people(dataset), epsilon, seed, data_dir)
-
     def by_prior(dataset: str, seed: int, epsilon: float, prior: str) -> dict[str, Any]:
         return with_prior(prior, dataset, people(dataset), epsilon, seed, data_dir)
 
@@ -326,15 +297,6 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         return with_prior(prior, dataset, participants, epsilon, seed, data_dir)
 
     studies = (
-        Study(
-            "thorough",
-            "effort=thorough over the same reports",
-            {"dataset": names, "seed": seeds, "epsilon": (1.0, 2.0, 4.0) if full else (2.0,)},
-            by_thorough,
-            charts=(Chart("epsilon", "ratio_2", colour="dataset", log_x=True),),
-            skip=lambda dataset, seed, epsilon: dataset == "NLTCS" and (seed, epsilon) != (0, 1.0),
-            note="NLTCS is asked in sets of three attributes or more, where the member is left out: a ratio of exactly 1.",
-        ),
         # Right and wrong tables in one study, the table fastest, so that every campaign is collected and fitted once.
         Study(
             "priors",
@@ -359,19 +321,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
                 else ("2,000 random rows", "values renamed")
             },
             by_small,
-            note="Generated tables are asked pairs, come what may; on Adult the method may decide not to, which is a ratio of 1.",
-        ),
-        Study(
-            "thorough_intervals",
-            "Share of questions whose 95 % interval holds the truth, effort=thorough",
-            {
-                "table": pay_tables(data_dir) if full else ("Adult",),
-                "participants": (300_000, 1_500_000) if full else (60_000,),
-            }
-            | {"epsilon": (1.0, 2.0) if full else (2.0,), "seed": range(2) if full else range(1)},
-            partial(thorough_coverage, replicates=10, count=60 if full else 10, data_dir=data_dir),
-            skip=lambda participants, epsilon, **rest: (participants, epsilon) == (300_000, 1.0),
-            note="Ten replicates, or the sixty draws of the Bayesian member in their place, around the same figures.",
+            note="Generated tables are asked in one round, which always asks pairs. Where no pairs are asked the ratio is 1.",
         ),
         Study(
             "forecasts",
@@ -385,7 +335,5 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             note="Mean 2-way errors against the whole table, of which the participants are a sample.",
         ),
     )
-    about = "Errors with a Bayesian member, or with a public table, over those without, on the same reports."
-    return Bench(
-        "limit", "Closer to the limit: a Bayesian member, and a public prior", about, studies, size
-    )
+    about = "Errors with a public table over those without, on the same reports."
+    return Bench("limit", "Closer to the limit: a public prior", about, studies, size)

@@ -2,7 +2,7 @@
 
     python -m benchmarks.pictures [-o FOLDER]
 
-Writes pictures made from generated tables with a known truth; nothing is read from disk.
+Writes pictures of what the method computes from public facts; nothing is read from disk.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from dither.display import WIDTH, label
 from dither.release.charts import Line, line_plot
 from dither.release.pages import TEMPLATES
 
 RIGHT, HEIGHT = 150, 250
+PEOPLE = 10_000_000  # enough for pairs at every epsilon
 STYLE = ".rule{fill:none;stroke:#ddd}.e{text-anchor:end}.m{text-anchor:middle}"
 Points = Sequence[tuple[float, float]]
 
@@ -44,56 +43,9 @@ def line_chart(
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
-def stopping() -> str:
-    """True and estimated risk along one fit, and the residual that keeps falling."""
-    from dither.datasets import generate_network
-    from dither.fit import answers_of
-    from dither.fit.mixture.fit import FitOptions, _prepared
-    from dither.fit.mixture.targets import pair_targets
-    from dither.methods.machine import Campaign
-    from dither.methods.mixture.machine import MixtureParameters, MixtureProtocol
-    from dither.simulate import simulate
-
-    network = generate_network((2, 3, 4, 5, 6, 2, 3, 4, 5, 6), strength=3.0, seed=7)
-    rng, n = np.random.default_rng(1), 150_000
-    machine = MixtureProtocol(
-        Campaign(network.schema, 1.0, n, 0), MixtureParameters(screen="never")
-    )
-    simulate(machine, network.sample_codes(n, rng), rng)
-    targets = pair_targets(network.schema, answers_of(machine._closed))
-    columns, names = targets.columns, network.schema.names
-    true = np.zeros_like(targets.pairs)
-    for i, a in enumerate(names):
-        for j, b in enumerate(names):
-            if i != j:
-                true[columns.of(i), columns.of(j)] = network.marginal([a, b])
-    true_one = np.concatenate([network.marginal([a]) for a in names])
-    group = _prepared(targets, rng, FitOptions())
-    rows: dict[str, list[tuple[float, float]]] = {"true risk": [], "SURE": [], "chi² − cells": []}
-    for iteration in range(90):
-        check = iteration % 5 == 0
-        models, chi2, df = group.advance(check)
-        if check:
-            pairs = np.mean([group.starts[0].pairs(state) for state in models], axis=0)
-            one = np.mean([state.one for state in models], axis=0)
-            risk = 0.5 * float((group.w2 * (pairs - true) ** 2).sum()) + float(
-                group.w1 @ (one - true_one) ** 2
-            )
-            rows["true risk"].append((float(iteration), risk))
-            rows["SURE"].append((float(iteration), chi2 - targets.cells + 2 * df))
-            rows["chi² − cells"].append((float(iteration), chi2 - targets.cells))
-    return line_chart("Where to stop: the estimate sees the turn", "step", "weighted squares", rows)
-
-
 def cost_of_pairs() -> str:
-    """The one-way error of asking everything in pairs or sets, relative to single questions, by epsilon."""
-    from dither.methods.mixture.plan import (
-        Sets,
-        one_way_error,
-        one_way_precision,
-        pair_plan,
-        single_shares,
-    )
+    """The one-way error of the pilot's questions alone, relative to single questions, by epsilon."""
+    from dither.methods.mixture import Menu, pilot
 
     tables = {
         "16 of 2 values": (2,) * 16,
@@ -104,13 +56,12 @@ def cost_of_pairs() -> str:
     for name, k in tables.items():
         rows[name] = []
         for epsilon in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0):
-            alone: Sets = [((i,), float(s)) for i, s in enumerate(single_shares(k, epsilon))]
-            plans = (pair_plan(k, epsilon, range(len(k))), alone)
-            together, single = (one_way_error(k, one_way_precision(k, epsilon, p)) for p in plans)
-            rows[name].append((epsilon, together / single))
+            menu = Menu(k, epsilon, PEOPLE)
+            shares, _ = pilot(menu)
+            rows[name].append((epsilon, menu.cost(shares)))
     rows["no cost"] = [(0.25, 1.0), (8.0, 1.0)]
     return line_chart(
-        "What pairs cost the one-way marginals",
+        "One-way error of asking pairs only",
         "epsilon",
         "one-way error / singles",
         rows,
@@ -118,7 +69,7 @@ def cost_of_pairs() -> str:
     )
 
 
-PICTURES = {"mixture-stopping": stopping, "mixture-cost-of-pairs": cost_of_pairs}
+PICTURES = {"mixture-cost-of-pairs": cost_of_pairs}
 
 
 def write(folder: Path) -> list[Path]:
