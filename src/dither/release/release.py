@@ -540,10 +540,7 @@ class Release:
         return self._questions.quantiles(attribute, [levels], where, None, level).only()
 
     def count(self, where: Where | None = None, *, level: float = 0.95) -> Answer:
-        """The number of people for whom `where` holds.
-
-        Counts of a curator's release are raw: the parts of a whole add up, and one may be negative.
-        """
+        """The number of people for whom `where` holds."""
         return self._questions.count(where, level)
 
     @cached_property

@@ -35,7 +35,9 @@ from dither.release.query.quantities import (
     Ratio,
     Share,
     Sum,
+    bounds_of,
     fieller,
+    of_shares,
     sums_of,
 )
 from dither.schema import Attribute, Schema
@@ -154,12 +156,17 @@ class Inquiry:
             [found.who for found in sums],
             list(dict.fromkeys(found.of for found in sums if found.of)),
         )
+        divided = of_shares(quantity) and any(grid.divides(found.who) for found in sums)
+        if divided:
+            sums = list(dict.fromkeys([*sums, *bounds_of(quantity)]))
         answer = self._linear(
             grid,
             [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))],
         )
         evaluation = Evaluation(sums, answer, _reach(level, answer.freedom))
         estimate = evaluation.estimate(quantity)
+        if divided:
+            estimate = evaluation.stretched(quantity, estimate)
         notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
         if estimate.divisor_unsure:
             notes.append(UNSURE_DIVISOR)
@@ -215,8 +222,12 @@ class Inquiry:
         answer = self._linear(
             grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions
         )
-        reach = _reach(level ** (1 / count) if simultaneous else level, answer.freedom)
-        estimates, errors, low, high = _shares(answer, count, conditional, reach)
+        each = level ** (1 / count) if simultaneous else level
+        estimates, errors, low, high = _shares(
+            answer, count, conditional, _reach(each, answer.freedom)
+        )
+        if any(grid.divides(node) for node in nodes):
+            errors, low, high = self._stretched_rows(names, share, each)
         notes = list(notes_of(nodes))
         if np.isnan(low).all() and not np.isnan(answer.covariance).all():
             notes.append(UNSURE_DIVISOR)
@@ -232,6 +243,19 @@ class Inquiry:
         return AnswerTable(
             asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
+
+    def _stretched_rows(
+        self, names: Sequence[str], share: Share, level: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Standard errors and interval ends of a table's rows if the question divides a bin."""
+        sides = [range(self.reader.schema[name].cardinality) for name in names]
+        ends = []
+        for codes in product(*sides):
+            row = [Condition(n, frozenset((c,))) for n, c in zip(names, codes, strict=True)]
+            answer = self.answer(Share(both(share.where, *row), share.given), level, "")
+            ends.append((answer.standard_error, answer.low, answer.high))
+        errors, low, high = np.array(ends, dtype=np.float64).T
+        return errors, low, high
 
     def quantiles(
         self,
@@ -287,6 +311,10 @@ class Inquiry:
         )
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
+        if asked.bound == "least":
+            return grid.least(asked.who)
+        if asked.bound == "most":
+            return grid.most(asked.who)
         classes = grid.holds(asked.who)
         if asked.of is None:
             return grid.weights(classes)
