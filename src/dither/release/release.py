@@ -331,6 +331,17 @@ class Release:
         return self.participants or 0
 
     @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """Why the method did less than it can, one sentence each; empty if it did not fall back."""
+        if not Diagnostics.from_json(self.notes).fell_back:
+            return ()
+        stated = [self.notes.get(key) or () for key in ("fallback", "fallbacks")]
+        reasons: list[str] = []
+        for entry in stated:
+            reasons += [entry] if isinstance(entry, str) else map(str, entry)
+        return tuple(reasons)
+
+    @property
     def campaign(self) -> dict[str, str | int | None] | None:
         """The campaign's id, its texts, its closing rule and its days; None if there was none."""
         call = self.call
@@ -707,7 +718,8 @@ class Release:
         return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
-        return printable(f"Release({self.content.describe(self)})")
+        fell_back = "".join(f"; fell back: {reason}" for reason in self.fallbacks)
+        return printable(f"Release({self.content.describe(self)}{fell_back})")
 
 
 def load_release(directory: str | Path) -> Release:
