@@ -35,7 +35,7 @@ from dither.fit.project import norm_sub
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.content import Kind
-from dither.release.figures import attribute_figure
+from dither.release.figures import attribute_figure, group_shares
 from dither.release.folder import MANIFEST, reading
 from dither.release.intervals import FLOOR, Basis, LinearAnswer, scale_to
 from dither.release.pages import render_part
@@ -215,7 +215,10 @@ class CellsContent:
         shares, squares = self.questions(release).cell_errors(names)
         errors = None if squares is None else np.sqrt(squares)
         labels = tuple(schema[name].labels for name in names)
-        return Marginal(attributes=names, labels=labels, frequencies=shares, standard_errors=errors)
+        if self.deviations is None or errors is None:
+            return Marginal(names, shares, labels=labels)
+        reach = float(stdtrit(len(self.deviations), 0.975))
+        return Marginal(names, shares, errors, labels=labels, reach=reach)
 
     def manifest(self, release: Release) -> JsonObject:
         """See `Content`."""
@@ -303,7 +306,11 @@ class CellsContent:
                 for name, value in made.items()
             ],
             cards=[
-                attribute_card(attribute_figure(a, self.marginal(release, [a.name])))
+                attribute_card(
+                    attribute_figure(
+                        a, self.marginal(release, [a.name]), shares=group_shares(release)
+                    )
+                )
                 for a in release.schema
             ],
             command=command(release.call),

@@ -319,10 +319,14 @@ class Bootstrap:
                 )
                 basis = "model and reports" if share > 0 else "model"
         errors = np.sqrt(squared)
-        reach = student_quantile(level, self._freedom()) * errors
+        reach = self.reach(level) * errors
         low, high = np.clip(figures - reach, 0, 1), np.clip(figures + reach, 0, 1)
         labels = tuple(self.model.schema[name].labels for name in names)
         return Interval(names, labels, figures, errors, low, high, level, caution, basis)
+
+    def reach(self, level: float = 0.95) -> float:
+        """The half-width of an interval in standard errors."""
+        return student_quantile(level, self._freedom())
 
     def linear(
         self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats

@@ -204,6 +204,7 @@ class TableContent:
                 interval.standard_errors if known else None,
                 labels=labels,
                 reason="" if known else interval.caution,
+                reach=self.replicates.reach(),
             )
         errors = measured_errors(self.measured, names, release.people)
         reason = ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -100,6 +101,16 @@ def _place(at: float, ends: tuple[Floats, Floats]) -> float:
     stretch = min(max(math.ceil(at) - 1, 0), len(ends[0]) - 1)
     low, high = ends[0][stretch], ends[1][stretch]
     return float(low + (high - low) * (at - stretch))
+
+
+@dataclass(frozen=True)
+class GroupShares:
+    """Shares of groups, the ends of their intervals, and the half-widths before cutting."""
+
+    estimates: Floats
+    low: Floats
+    high: Floats
+    half_widths: Floats
 
 
 class Inquiry:
@@ -243,6 +254,37 @@ class Inquiry:
         return AnswerTable(
             asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
+
+    def groups(
+        self, names: Sequence[str], groups: Sequence[Sequence[Sequence[int]]], level: float = 0.95
+    ) -> GroupShares | None:
+        """The shares of groups of codes, with intervals as `table` has them for single codes.
+
+        Args:
+            names: The attributes.
+            groups: For each attribute its groups, as lists of codes.
+            level: The level of the intervals.
+
+        Returns:
+            Arrays with one axis per attribute; None if there are no intervals, or too many cells.
+        """
+        grid = build_grid(self.reader, [EVERYONE], names)
+        memberships = []
+        for name, sides in zip(names, groups, strict=True):
+            member = np.zeros((len(sides), self.reader.schema[name].cardinality))
+            for i, codes in enumerate(sides):
+                member[i, list(codes)] = 1.0
+            memberships.append(member)
+        shape = tuple(len(sides) for sides in groups)
+        if math.prod(shape) * math.prod(member.shape[1] for member in memberships) > MAX_WEIGHTS:
+            return None
+        questions = [reduce(np.multiply.outer, rows) for rows in product(*memberships)]
+        answer = self._linear(grid, questions)
+        if np.isnan(answer.covariance).any():
+            return None
+        found = _shares(answer, len(questions), False, _reach(level, answer.freedom))
+        estimates, errors, low, high = (values.reshape(shape) for values in found)
+        return GroupShares(estimates, low, high, _reach(level, answer.freedom) * errors)
 
     def _stretched_rows(
         self, names: Sequence[str], share: Share, level: float
