@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from dither.central.curator import central_release as central_release
     from dither.datasets import load_dataset as load_dataset
     from dither.errors import DitherError as DitherError
+    from dither.errors import DitherWarning as DitherWarning
     from dither.evaluation import evaluate as evaluate
     from dither.lab.comparison import Comparison as Comparison
     from dither.lab.comparison import compare as compare
@@ -65,6 +66,7 @@ _HOMES = {
     "Comparison": "dither.lab.comparison",
     "Consumer": "dither.methods.histogram.consumer",
     "DitherError": "dither.errors",
+    "DitherWarning": "dither.errors",
     "Forecast": "dither.planner",
     "Release": "dither.release",
     "Schema": "dither.schema",

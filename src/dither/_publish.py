@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from dither.datasets import open_table, published_layout
-from dither.errors import ParameterError
+from dither.errors import DitherWarning, ParameterError
 from dither.methods import DEFAULT, NONPRIVATE, start
 from dither.methods import method as find_method
 from dither.notice import Notice
@@ -107,6 +108,9 @@ def publish(
     Raises:
         InputError: If the table, the schema or an option cannot be used.
 
+    Warns:
+        DitherWarning: If the method fell back to a simpler model.
+
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=1000)
     >>> release.synthetic.num_rows
@@ -130,7 +134,10 @@ def publish(
     read = ReadOptions(
         columns, drop, keep, delimiter, encoding, decimal, missing, no_header, date_order
     )
-    return publish_table(table, run, read, progress)
+    release = publish_table(table, run, read, progress)
+    for reason in release.fallbacks:
+        warnings.warn(f"{release.method} fell back: {reason}", DitherWarning, stacklevel=2)
+    return release
 
 
 class _TableFacts(TypedDict):
@@ -153,9 +160,9 @@ def publish_table(
     call = publish_call(table, run, read)
     people, noise, *draw = (generator(run.seed, i) for i in range(4))
     begun = time.perf_counter()
-    native, domain, warnings = open_table(table, run.schema, read)
+    native, domain, notices = open_table(table, run.schema, read)
     unknown = run.unknown
-    if any(notice.code == "rare-as-other" for notice in warnings):
+    if any(notice.code == "rare-as-other" for notice in notices):
         unknown = "other"
     encoded = encode(native, domain, unknown=unknown)
     codes = encoded.codes
@@ -165,11 +172,11 @@ def publish_table(
     if run.population is not None:
         codes = np.asfortranarray(codes[people.integers(0, len(codes), run.population)])
     seconds = {"read": round(time.perf_counter() - begun, 4)}
-    layout = published_layout(table, encoded.layout, domain, warnings)
+    layout = published_layout(table, encoded.layout, domain, notices)
     facts: _TableFacts = {
         "truth": truth_from_codes(domain, codes),
         "clipped": encoded.clipped,
-        "warnings": warnings,
+        "warnings": notices,
     }
     generators = (draw[0], draw[1])
     if run.no_privacy:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from dither._publish import publish
 from dither.checks import as_whole, check_whole
-from dither.errors import ParameterError
+from dither.errors import DitherWarning, ParameterError
 from dither.randomness import generator
 from dither.release import Release
 from dither.release.call import MAX_PEOPLE
@@ -116,7 +116,7 @@ class Synthesiser(BaseEstimator):
         release = publish(table, **options, seed=seed, progress=progress)
         for notice in release.warnings:
             if notice.code in _RAISED:
-                warnings.warn(notice.message, stacklevel=2)
+                warnings.warn(notice.message, DitherWarning, stacklevel=2)
         self.release_ = release
         self.schema_ = release.schema
         self._kind = kind

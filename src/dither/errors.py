@@ -12,6 +12,8 @@
     ├── StateError            a call out of order, such as closing a finished protocol
     └── Unreachable           no answer from a collector (dither.client)
 
+`DitherWarning` is the class of Python warnings about a result that is less than was asked for.
+
 Each error has the offending object in `where` and `value`, and a one-line message that says
 what to do.
 """
@@ -34,6 +36,18 @@ class DitherError(Exception):
         super().__init__(message)
         self.where = where
         self.value = value
+
+
+class DitherWarning(UserWarning):
+    """A result is less than was asked for, such as a fit that fell back to independence.
+
+    The sentence is in the release's `warnings` too.
+
+    >>> import warnings, dither
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", dither.DitherWarning)
+    ...     release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
+    """
 
 
 class InputError(DitherError):

@@ -18,6 +18,8 @@ from dither.display import Bar, bar_chart, stand_alone
 from dither.errors import InputError
 from dither.fit import Marginal
 from dither.release import Release
+from dither.release.charts import histogram_chart
+from dither.release.query.answer import Unit, figure_texts
 
 HARMLESS = {"div", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "ul", "li", "img"}
 EVIL = "<script>alert('x')</script>\"&"
@@ -132,3 +134,32 @@ def test_a_library_that_is_missing_is_named(
     monkeypatch.setattr(show, "import_module", absent)
     with pytest.raises(InputError, match=f"{name} is not installed: pip install {name}"):
         getattr(make_release().marginal("colour"), f"to_{name}")()
+
+
+@pytest.mark.parametrize(
+    ("estimate", "low", "high", "unit", "texts"),
+    [
+        (0.1672, 0.135, 0.199, "share", ("16.7 %", "13.5 % to 19.9 %")),
+        (0.4, 0.2, 0.61, "share", ("40 %", "20 % to 61 %")),
+        (0.16667, 0.16651, 0.16683, "share", ("16.67 %", "16.65 % to 16.68 %")),
+        (1234.56, 1145.2, 1323.9, "number", ("1,235", "1,145 to 1,324")),
+        (0.5, None, None, "share", ("50.00 %", "none")),
+        (1.0, 1.0, 1.0, "share", ("100.00 %", "100.00 % to 100.00 %")),
+    ],
+)
+def test_no_digit_is_shown_that_the_interval_blurs(
+    estimate: float, low: float | None, high: float | None, unit: Unit, texts: tuple[str, str]
+) -> None:
+    assert figure_texts(estimate, low, high, unit) == texts
+
+
+def test_bars_of_unequal_width_are_densities() -> None:
+    """Four times as many people in a bin four times as wide: a bar of the same height."""
+    counts = np.array([100.0, 400.0])
+    drawn = histogram_chart(np.array([0.0, 1.0, 5.0]), counts, counts, counts, "two bins")
+    assert "people per unit" in drawn
+    heights = re.findall(r"V([\d.]+)H", drawn)
+    assert len(heights) == 2
+    assert heights[0] == heights[1]
+    equal = histogram_chart(np.array([0.0, 1.0, 2.0]), counts, counts, counts, "two bins")
+    assert "people per unit" not in equal

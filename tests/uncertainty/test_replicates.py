@@ -13,7 +13,7 @@ from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.fit import Independent, answers_of, grouped_marginal
 from dither.fit.mixture import targets as set_targets
-from dither.methods import MethodRun, start
+from dither.methods import Diagnostics, MethodRun, start
 from dither.release import Bootstrap, bootstrap, draw_tally, prepare_bootstrap, redraw
 from dither.release.intervals import UNKNOWN, interaction, student_quantile
 from dither.reports import Plan, question
@@ -209,7 +209,9 @@ def test_replicates_do_as_the_release_chose(
         patched.setattr("dither.release.replicates.start", spy)
         for risk, tables in ((fit["risk_of_pairs_alone"], "always"), (-1.0, "never")):
             notes = {"fit": {**fit, "risk_of_pairs_alone": risk}}
-            patched.setattr(machine, "notes", lambda notes=notes: notes)
+            patched.setattr(
+                machine, "diagnostics", lambda notes=notes: Diagnostics.from_json(notes)
+            )
             prepare_bootstrap(machine, replicates=5)
             assert (used[-1]["edges"], used[-1]["tables"]) == (fit["edges"], tables)
     free, told = (

@@ -16,7 +16,7 @@ from dither.methods.histogram.late import LateAnswer
 from dither.notice import Notice
 from dither.release import Release, load_release
 from dither.release.number import bin_labels
-from dither.release.query.answer import Answer, AnswerTable, shown
+from dither.release.query.answer import Answer, AnswerTable, figure_texts
 from dither.types import JsonObject
 
 Ranges = Annotated[
@@ -121,8 +121,8 @@ class _Answers:
         if self.ranges:
             print("\nshares of people  (95 % interval)")
             for (low, high), one in zip(self.asked.ranges, self.ranges, strict=True):
-                ends = f"({shown(one.low or 0.0, 'share')} to {shown(one.high or 0.0, 'share')})"
-                print(f"  [{low:,.10g}, {high:,.10g})  {shown(one.estimate, 'share')}  {ends}")
+                share, ends = figure_texts(one.estimate, one.low, one.high, "share")
+                print(f"  [{low:,.10g}, {high:,.10g})  {share}  ({ends})")
         if self.quantiles is not None:
             print("\nquantiles  (95 % interval)")
             for level, row in zip(self.asked.levels, self.quantiles.rows, strict=True):

@@ -24,7 +24,7 @@ from dither.progress import progress_bar
 from dither.release import Release, load_release
 from dither.release.content import Questions
 from dither.release.query import Answer, AnswerTable
-from dither.release.query.answer import interval_heading, shown
+from dither.release.query.answer import figure_texts, interval_heading
 from dither.release.query.expression import said
 from dither.schema import Attribute
 from dither.types import Progress
@@ -235,13 +235,9 @@ def _show(answer: Answer | AnswerTable) -> None:
     if answer.unit == "share":
         grid.add_column("")
     for values, estimate, low, high in rows:
-        ends = (
-            "none"
-            if low is None or high is None
-            else f"{shown(low, answer.unit)} to {shown(high, answer.unit)}"
-        )
+        texts = figure_texts(estimate, low, high, answer.unit)
         bar = [_bar(estimate, top)] if answer.unit == "share" else []
-        grid.add_row(*(_plain(value) for value in values), shown(estimate, answer.unit), ends, *bar)
+        grid.add_row(*(_plain(value) for value in values), *texts, *bar)
     console.print(grid)
     if isinstance(answer, Answer) and answer.people is not None:
         console.print(f"about {answer.people:,.0f} people; rests on the {answer.basis}")

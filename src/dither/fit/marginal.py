@@ -38,7 +38,7 @@ class Marginal:
     unequal precision were pooled (0: it is n). A released marginal is computed from a model:
     `labels` has the labels of the codes along each axis, and the standard errors include noise,
     sampling and, with replicates, model error. If they are None, `reason` says why. Its text
-    shows the half-width of a 95 % interval, 1.96 standard errors, after a plus-minus sign.
+    shows the half-width of a 95 % interval, `reach` standard errors, after a plus-minus sign.
     """
 
     attributes: tuple[str, ...]
@@ -48,6 +48,7 @@ class Marginal:
     labels: tuple[tuple[str, ...], ...] = ()
     reason: str = ""
     effective_n: float = 0.0
+    reach: float = HALF_WIDTH
 
     @property
     def sample_size(self) -> float:
@@ -135,7 +136,7 @@ class Marginal:
         """The ends of a cell's 95 % interval, where its standard error is known."""
         if self.standard_errors is None or np.isnan(self.standard_errors[at]):
             return None, None
-        frequency, half = float(self.frequencies[at]), HALF_WIDTH * float(self.standard_errors[at])
+        frequency, half = float(self.frequencies[at]), self.reach * float(self.standard_errors[at])
         return max(frequency - half, 0.0), min(frequency + half, 1.0)
 
     def __repr__(self) -> str:
@@ -154,7 +155,7 @@ class Marginal:
             error = (
                 ""
                 if self.standard_errors is None
-                else f" ± {HALF_WIDTH * self.standard_errors[at]:.4f}"
+                else f" ± {self.reach * self.standard_errors[at]:.4f}"
             )
             lines.append(f"  {text:<{width}}  {self.frequencies[at]:.4f}{error}")
         if self.frequencies.size > len(order):

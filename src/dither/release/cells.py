@@ -7,6 +7,10 @@ curator. (The record form could be run without one, and says so.)
 run. A sum of cells has the sum of their deviations, so the error of any count or marginal follows,
 however the errors of cells are correlated. They show the noise, and what a method leaves out of its
 own estimate; not what it left out of the real table.
+
+All shares and counts are sums over one distribution (`CellsContent.distribution`), so that those of
+a partition add up and none is negative. Where such a sum departs from the raw sum of noisy cells,
+the distance counts as error.
 """
 
 from __future__ import annotations
@@ -14,9 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,9 +35,9 @@ from dither.fit.project import norm_sub
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.content import Kind
-from dither.release.figures import attribute_figure
+from dither.release.figures import attribute_figure, group_shares
 from dither.release.folder import MANIFEST, reading
-from dither.release.intervals import Basis, LinearAnswer
+from dither.release.intervals import FLOOR, Basis, LinearAnswer, scale_to
 from dither.release.pages import render_part
 from dither.release.query.answer import Answer
 from dither.release.query.ask import Inquiry
@@ -58,6 +64,8 @@ MEANING: dict[Neighbours, str] = {
 CENTRAL_TRUST = "central: a curator holds the table"
 RECORD_TRUST = "local law, run by a curator who holds the table: each record is noised on its own"
 _SYNTHETIC, _HISTOGRAM, _DEVIATIONS = "synthetic.parquet", "histogram.parquet", "deviations.bin"
+# A number of records is known to be above zero if it exceeds this number of standard errors.
+TOTAL_ERRORS = 2.0
 # Reading and noising take longer the more records there are, which is private: those times stay
 # with the curator.
 _PUBLIC_STAGES = ("table",)
@@ -115,6 +123,42 @@ class CellsContent:
         errors: Floats = np.sqrt((self.deviations**2).mean(axis=0))
         return errors
 
+    @cached_property
+    def total(self) -> float:
+        """The estimated number of records, not below zero."""
+        if self.estimate is None:
+            return float(len(nw.from_native(self.synthetic, eager_only=True)))
+        return max(0.0, float(self.estimate.sum()))
+
+    @cached_property
+    def total_unsure(self) -> bool:
+        """Whether the number of records may be zero within its error."""
+        if self.deviations is None:
+            return self.total < 1
+        spread = float(np.sqrt((self.deviations.sum(axis=1) ** 2).mean()))
+        return self.total < max(1.0, TOTAL_ERRORS * spread)
+
+    def distribution(self, schema: Schema) -> Floats:
+        """The published shares of all cells, one axis per column: non-negative with sum one.
+
+        Projecting many noisy cells moves people into empty ones. One-way tables are sums of many
+        cells and far less noisy, so each is projected by itself and the cells are scaled to them.
+
+        Raises:
+            QuestionError: There are no estimates of cells.
+        """
+        if self.estimate is None:
+            raise QuestionError("this release has no histogram", where="histogram")
+        raw = self.estimate.reshape(schema.cardinalities) / max(1.0, self.total)
+        cells = norm_sub(raw)
+        one_way = [norm_sub(_sums(raw, [axis])) for axis in range(raw.ndim)]
+        sums = [_sums(cells, [axis]) for axis in range(raw.ndim)]
+        # A slice at zero cannot be scaled to more.
+        if any((target[own == 0] > 0).any() for target, own in zip(one_way, sums, strict=True)):
+            even = reduce(np.multiply.outer, one_way)
+            cells = (1 - FLOOR) * cells + FLOOR * even
+        return scale_to(cells, {(axis,): target for axis, target in enumerate(one_way)})
+
     def histogram(self, schema: Schema) -> pa.Table:
         """All cells as a table: labels, the raw estimate, and its standard error if known."""
         if self.estimate is None:
@@ -160,38 +204,21 @@ class CellsContent:
 
     def questions(
         self, release: Release, progress: Progress | None = None, reason: str = ""
-    ) -> Inquiry:
+    ) -> _CellsInquiry:
         """See `Content`. Intervals come from the deviations."""
         biased = tuple(warning for warning in release.warnings if warning.code == "bias")
         return _CellsInquiry(release.schema, self, biased)
 
     def marginal(self, release: Release, attributes: Sequence[str]) -> Marginal:
-        """See `Content`.
-
-        It is the distribution nearest to the estimate or, without one, that of the synthetic
-        table. Standard errors are those of the raw shares.
-        """
+        """See `Content`."""
         names, schema = tuple(attributes), release.schema
-        places = [schema.index(name) for name in names]
+        shares, squares = self.questions(release).cell_errors(names)
+        errors = None if squares is None else np.sqrt(squares)
         labels = tuple(schema[name].labels for name in names)
-        sizes = schema.cardinalities
-        if self.estimate is None:
-            shares = np.zeros(tuple(sizes[place] for place in places))
-            if release.rows:
-                codes = encode(self.synthetic, schema).codes
-                shares = count_cells(codes, sizes, places) / release.rows
-            return Marginal(attributes=names, labels=labels, frequencies=shares)
-        sums = _sums(self.estimate.reshape(sizes), places)
-        total = max(1.0, float(sums.sum()))
-        shares = norm_sub(sums.ravel() / total).reshape(sums.shape)
-        errors = None
-        if self.deviations is not None:
-            runs = np.stack([_sums(run.reshape(sizes), places) for run in self.deviations])
-            # A share is a sum over the total, and both have errors.
-            axes = tuple(range(1, runs.ndim))
-            runs = (runs - sums / total * runs.sum(axis=axes, keepdims=True)) / total
-            errors = np.sqrt((runs**2).mean(axis=0))
-        return Marginal(attributes=names, labels=labels, frequencies=shares, standard_errors=errors)
+        if self.deviations is None or errors is None:
+            return Marginal(names, shares, labels=labels)
+        reach = float(stdtrit(len(self.deviations), 0.975))
+        return Marginal(names, shares, errors, labels=labels, reach=reach)
 
     def manifest(self, release: Release) -> JsonObject:
         """See `Content`."""
@@ -279,7 +306,11 @@ class CellsContent:
                 for name, value in made.items()
             ],
             cards=[
-                attribute_card(attribute_figure(a, self.marginal(release, [a.name])))
+                attribute_card(
+                    attribute_figure(
+                        a, self.marginal(release, [a.name]), shares=group_shares(release)
+                    )
+                )
                 for a in release.schema
             ],
             command=command(release.call),
@@ -306,39 +337,41 @@ class CellsContent:
 
 
 class _CellsInquiry(Inquiry):
-    """Questions about noisy cells. Shares are of the noisy total, counts are raw sums."""
+    """Questions about noisy cells. Shares are of the noisy total."""
 
     def __init__(self, schema: Schema, content: CellsContent, warnings: tuple[Notice, ...]) -> None:
         self._schema, self._content = schema, content
-        codes: Codes | None = None
-        if content.estimate is None:
-            codes = encode(content.synthetic, schema).codes
-            total = float(len(codes))
-        else:
-            total = float(content.estimate.sum())
-        self._codes, self._total = codes, max(1.0, total)
         units = number_units(schema, content.synthetic)
-        super().__init__(schema, units, self._shares, self._total, warnings)
+        super().__init__(schema, units, self._shares, content.total, warnings)
+
+    @cached_property
+    def _codes(self) -> Codes:
+        if self._content.total == 0:
+            return np.zeros((0, len(self._schema)), dtype=np.int32)
+        return encode(self._content.synthetic, self._schema).codes
+
+    @cached_property
+    def _distribution(self) -> Floats:
+        return self._content.distribution(self._schema)
 
     @property
     def _basis(self) -> Basis:
-        return "noisy cells" if self._codes is None else "synthetic table"
+        return "synthetic table" if self._content.estimate is None else "noisy cells"
 
     def count(self, where: Where | None, level: float) -> Answer:
-        """The number of records that meet a question, with a Student interval.
-
-        It is raw and not projected, so that the parts of a whole add up; it may be negative.
-        """
+        """The number of records that meet a question, with a Student interval."""
         check_between("level", level, 0, 1, ends="()")
         node = self.reader.read(where)
         grid = build_grid(self.reader, [node])
-        counts, runs = self._counts(grid, [grid.weights(grid.holds(node))])
-        estimate = float(counts[0])
+        weights = grid.weights(grid.holds(node))
+        share = float(np.clip(weights.ravel() @ self._table(grid).ravel(), 0.0, 1.0))
+        estimate = share * self._content.total
         error = low = high = None
-        if runs is not None:
-            error = float(np.sqrt((runs[:, 0] ** 2).mean()))
+        if self._content.deviations is not None:
+            (raw,), runs = self._counts(grid, [weights])
+            error = math.sqrt(float((runs[:, 0] ** 2).mean()) + float(raw - estimate) ** 2)
             half_width = float(stdtrit(len(runs), (1 + level) / 2)) * error
-            low, high = estimate - half_width, estimate + half_width
+            low, high = max(0.0, estimate - half_width), estimate + half_width
         return Answer(
             asked=question_words("count", where, None),
             estimate=estimate,
@@ -352,38 +385,63 @@ class _CellsInquiry(Inquiry):
             warnings=(*notes_of([node]), *self.warnings),
         )
 
+    def cell_errors(self, names: Sequence[str]) -> tuple[Floats, Floats | None]:
+        """A marginal's shares and their squared errors, if known."""
+        places = [self._schema.index(name) for name in names]
+        if self._content.estimate is None:
+            counts = count_cells(self._codes, self._schema.cardinalities, places)
+            return counts / max(1, len(self._codes)), None
+        shares = _sums(self._distribution, places)
+        if self._content.deviations is None or self._content.total_unsure:
+            return shares, None
+        sizes, total = self._schema.cardinalities, self._content.total
+        raw = _sums(self._content.estimate.reshape(sizes), places) / total
+        squares = (raw - shares) ** 2
+        for run in self._content.deviations:
+            deviation = _sums(run.reshape(sizes), places)
+            # A share is a sum over the total, and both have errors.
+            relative = (deviation - raw * deviation.sum()) / total
+            squares = squares + relative**2 / len(self._content.deviations)
+        return shares, squares
+
     def _shares(self, grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
-        counts, runs = self._counts(grid, questions)
-        shares = counts / self._total
-        if runs is None:
-            unknown = np.full((len(shares),) * 2, np.nan)
+        weights = np.stack(questions).reshape(len(questions), -1)
+        shares = weights @ self._table(grid).ravel()
+        unknown = np.full((len(shares),) * 2, np.nan)
+        if self._content.deviations is None:
             caution = "no interval can be computed: this release has no repetitions"
             return LinearAnswer(shares, unknown, math.inf, self._basis, caution)
-        assert self._content.deviations is not None
+        if self._content.total_unsure:
+            caution = "no interval: the number of records may be zero within its error"
+            return LinearAnswer(shares, unknown, math.inf, self._basis, caution)
+        counts, runs = self._counts(grid, questions)
+        raw = counts / self._content.total
         # A share is a sum over the total, and both have errors.
         totals = self._content.deviations.sum(axis=1, keepdims=True)
-        runs = (runs - shares * totals) / self._total
-        covariance = runs.T @ runs / len(runs)
+        runs = (runs - raw * totals) / self._content.total
+        covariance = runs.T @ runs / len(runs) + np.outer(raw - shares, raw - shares)
         return LinearAnswer(shares, covariance, float(len(runs)), "noisy cells", "")
 
-    def _counts(self, grid: Grid, questions: Sequence[Floats]) -> tuple[Floats, Floats | None]:
-        """Weighted sums of the cells, and of each repetition's deviations."""
-        weights = np.stack(questions).reshape(len(questions), -1)
-        sizes, groups = self._schema.cardinalities, grid.groups
+    def _table(self, grid: Grid) -> Floats:
+        """The published shares of a grid's cells."""
         places = [self._schema.index(name) for name in grid.names]
         if self._content.estimate is None:
-            assert self._codes is not None
-            counts = count_cells(self._codes, sizes, places).astype(np.float64)
-            return weights @ _grouped(counts, groups).ravel(), None
-        estimate = _sums(self._content.estimate.reshape(sizes), places)
-        sums = weights @ _grouped(estimate, groups).ravel()
-        if self._content.deviations is None:
-            return sums, None
-        runs = [
-            weights @ _grouped(_sums(run.reshape(sizes), places), groups).ravel()
-            for run in self._content.deviations
+            counts = count_cells(self._codes, self._schema.cardinalities, places)
+            return _grouped(counts / max(1, len(self._codes)), grid.groups)
+        return _grouped(_sums(self._distribution, places), grid.groups)
+
+    def _counts(self, grid: Grid, questions: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """Weighted sums of the noisy cells, and of each repetition's deviations."""
+        assert self._content.estimate is not None
+        assert self._content.deviations is not None
+        weights = np.stack(questions).reshape(len(questions), -1)
+        sizes = self._schema.cardinalities
+        places = [self._schema.index(name) for name in grid.names]
+        sums = [
+            weights @ _grouped(_sums(cells.reshape(sizes), places), grid.groups).ravel()
+            for cells in (self._content.estimate, *self._content.deviations)
         ]
-        return sums, np.stack(runs)
+        return sums[0], np.stack(sums[1:])
 
 
 def _grouped(cells: Floats, groups: Sequence[Indices]) -> Floats:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import cos, radians, sin, sqrt
 
+import numpy as np
 from markupsafe import Markup
 
 from dither.display import (
@@ -225,7 +226,14 @@ class Axis:
 
 
 def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, words: str) -> Markup:
-    """Bars between the bins' edges, each with its interval."""
+    """Bars between the bins' edges, each with its interval.
+
+    Bars of unequal width show people per unit of the number, so that areas are counts.
+    """
+    widths = np.diff(edges)
+    equal = np.allclose(widths, widths[0], rtol=1e-6)
+    if not equal:
+        counts, low, high = counts / widths, low / widths, high / widths
     bottom, top = (
         min(0.0, float(counts.min()), float(low.min())),
         max(1e-9, float(counts.max()), float(high.max())),
@@ -240,7 +248,7 @@ def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, wo
         bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
         reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
         dots += dot((left + right) / 2, y)
-    inside = _frame(across, up, across.ticks(), "", "people")
+    inside = _frame(across, up, across.ticks(), "", "people" if equal else "people per unit")
     inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
     return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside)
 

@@ -18,6 +18,7 @@ from dither.fit.pool import answers_of, pool
 from dither.fit.project import normal_interval
 from dither.mechanisms import Mechanism
 from dither.methods import fitted_tallies
+from dither.release.query.ask import GroupShares, Inquiry
 from dither.schema import Attribute
 from dither.tally import CountTally
 from dither.types import Floats
@@ -53,6 +54,8 @@ def measured_errors(
 
 
 Errors = Callable[[Sequence[str]], Floats | None]
+# The shares of groups of codes, given attributes and, for each, its groups; None if unknown.
+Shares = Callable[[Sequence[str], Sequence[Sequence[Sequence[int]]]], GroupShares | None]
 
 
 def pair_errors(release: Release) -> Errors:
@@ -277,10 +280,21 @@ class Quality:
 
 
 def attribute_figure(
-    attribute: Attribute, marginal: Marginal, truth: Floats | None = None
+    attribute: Attribute,
+    marginal: Marginal,
+    truth: Floats | None = None,
+    shares: Shares | None = None,
 ) -> AttributeFigure:
-    """The bars of one attribute: in order if its values have one, else by falling frequency."""
-    values = _bars(marginal, truth)
+    """The bars of one attribute: in order if its values have one, else by falling frequency.
+
+    Args:
+        attribute: The attribute.
+        marginal: Its distribution.
+        truth: The true frequencies, in a simulation.
+        shares: Answers the shares of groups of values with the intervals of all questions;
+            without it intervals follow from the marginal's standard errors.
+    """
+    values = _bars(marginal, truth, shares)
     if attribute.ordered:
         groups = _neighbours(attribute, MAX_BARS)
         size = max(len(group) for group in groups)
@@ -289,6 +303,9 @@ def attribute_figure(
         bars = tuple(
             _merge(values, group, label) for group, label in zip(groups, labels, strict=True)
         )
+        merged = None if shares is None else shares([attribute.name], [groups])
+        if merged is not None:
+            bars = _with_intervals(bars, merged)
         return AttributeFigure(attribute.name, bars, values, remark)
     values = tuple(sorted(values, key=lambda bar: -bar.estimate))
     if len(values) <= MAX_BARS:
@@ -296,6 +313,17 @@ def attribute_figure(
     rest = len(values) - MAX_BARS
     remark = f"The {MAX_BARS} most frequent; {rest} more are in the table."
     return AttributeFigure(attribute.name, values[:MAX_BARS], values, remark)
+
+
+def group_shares(release: Release) -> Shares | None:
+    """The function that answers questions about a release; None for a table without replicates.
+
+    Making replicates takes as long as twenty fits, so a page does not do it.
+    """
+    if release.kind == "table" and release.replicates is None:
+        return None
+    questions = release.content.questions(release)
+    return questions.groups if isinstance(questions, Inquiry) else None
 
 
 def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> HeatMap:
@@ -319,8 +347,13 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
         for i, name in enumerate(names)
     ]
     beside, title = None, ""
+    shares = group_shares(release)
+    sides = [[members for _, members in side] for side in grouped]
+    answered = None if shares is None else shares(names, sides)
     if release.truth is not None:
         beside, title = _fold(release.truth.marginal(names), grouped), "truth"
+    elif answered is not None:
+        beside, title = answered.half_widths, "95 % interval, ±"
     elif found is not None:
         folded = np.sqrt(_fold(np.square(found), grouped))
         beside, title = normal_interval(np.zeros_like(folded), folded)[1], "95 % interval, ±"
@@ -330,10 +363,10 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
         shown,
         labels[0],
         labels[1],
-        _fold(joint, grouped),
+        _fold(joint, grouped) if answered is None else answered.estimates,
         beside,
         title,
-        intervals=found is not None,
+        intervals=release.truth is None and beside is not None,
     )
 
 
@@ -344,7 +377,7 @@ def quality(release: Release) -> Quality | None:
         return None
     one_way, covered, intervals = {}, 0, 0
     for name in release.schema.names:
-        bars = _bars(release.marginal([name]), truth.marginal([name]))
+        bars = _bars(release.marginal([name]), truth.marginal([name]), group_shares(release))
         one_way[name] = 0.5 * math.fsum(abs(bar.estimate - (bar.truth or 0.0)) for bar in bars)
         for bar in bars:
             if bar.low is not None and bar.high is not None and bar.truth is not None:
@@ -366,12 +399,24 @@ def quality(release: Release) -> Quality | None:
     )
 
 
-def _bars(marginal: Marginal, truth: Floats | None) -> tuple[Bar, ...]:
+def _with_intervals(bars: Sequence[Bar], shares: GroupShares) -> tuple[Bar, ...]:
+    figures = zip(bars, shares.estimates, shares.low, shares.high, strict=True)
+    return tuple(
+        replace(bar, estimate=float(estimate), low=float(low), high=float(high))
+        for bar, estimate, low, high in figures
+    )
+
+
+def _bars(
+    marginal: Marginal, truth: Floats | None, shares: Shares | None = None
+) -> tuple[Bar, ...]:
+    codes = [[i] for i in range(len(marginal.labels[0]))]
+    answered = None if shares is None else shares(marginal.attributes, [codes])
     low = high = None
     if marginal.standard_errors is not None:
         low, high = normal_interval(marginal.frequencies, marginal.standard_errors)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-    return tuple(
+    bars = tuple(
         Bar(
             label,
             float(marginal.frequencies[i]),
@@ -381,6 +426,7 @@ def _bars(marginal: Marginal, truth: Floats | None) -> tuple[Bar, ...]:
         )
         for i, label in enumerate(marginal.labels[0])
     )
+    return bars if answered is None else _with_intervals(bars, answered)
 
 
 def _neighbours(attribute: Attribute, most: int) -> list[list[int]]:

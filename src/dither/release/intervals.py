@@ -4,8 +4,14 @@ A figure's squared error has three parts: the scatter of the refits and their di
 from the model that they were drawn from; the bias estimated from the residuals of each
 pair (`misfit`); and interactions of three attributes that were never asked together.
 The last two do not show in replicates. If the residuals of a pair reject the model, its
-figures also use the reports about the pair, with one weight for the whole table, so
-sums over its cells agree.
+figures also use the reports about the pair, with one weight for the whole table.
+
+Figures about the same people agree: every table is a distribution, and its one-way
+tables are the model's. A table that mixes model and reports is scaled to them
+(iterative proportional fitting), and a larger table to those of its pairs.
+
+Attributes that the model takes as independent have the model's figures too. If some
+people were asked about them together, the interval covers what these reports allow.
 
 `Reports` computes unbiased sums over cells from the reports alone, with the exact
 covariance of their errors. Each question that covers the attributes contributes an
@@ -16,7 +22,7 @@ sampling error f(1-f)/n.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -78,6 +84,10 @@ class Reports:
         total = sum(part.weight for part in found)
         return [(part, part.weight / total) for part in found]
 
+    def people(self, attributes: Sequence[str]) -> int:
+        """How many answers cover all of these attributes."""
+        return sum(answer.n for answer in self._holding(attributes))
+
     def marginal(self, attributes: Sequence[str], frequencies: Floats) -> tuple[Floats, Floats]:
         """The averaged table of some attributes, and each cell's variance at `frequencies`."""
         raw, variances = np.zeros(frequencies.shape), np.zeros(frequencies.shape)
@@ -97,9 +107,7 @@ class Reports:
     ) -> _RawSums:
         """Sums over the grouped table, one row of weights each; variances are at `frequencies`."""
         estimates, covariance = np.zeros(len(weights)), np.zeros((len(weights), len(weights)))
-        spread = weights.reshape(len(weights), *(int(group.max()) + 1 for group in groups))
-        for axis, group in enumerate(groups):
-            spread = np.take(spread, group, axis=axis + 1)
+        spread = _spread_over_codes(weights, groups)
         for part, share in self._parts(attributes):
             answer = part.answer
             estimates += share * (weights @ add_up(part.marginal, groups).ravel())
@@ -110,6 +118,29 @@ class Reports:
                 answer.question.mechanism, rows, even / (even.size // frequencies.size), answer.n
             )
         return _RawSums(estimates, covariance)
+
+
+def _spread_over_codes(weights: Floats, groups: Sequence[Indices]) -> Floats:
+    """Rows of weights over groups as weights over codes, one axis per attribute."""
+    spread = weights.reshape(len(weights), *(int(group.max()) + 1 for group in groups))
+    for axis, group in enumerate(groups):
+        spread = np.take(spread, group, axis=axis + 1)
+    return spread
+
+
+def _interaction_weights(weights: Floats) -> Floats:
+    """Weights over codes without their constant and the effects of single attributes.
+
+    They ask only how attributes depend on each other: with one-way tables known, the
+    rest of a sum is known too. For cells of equal variance, no other choice has less
+    noise.
+    """
+    axes = tuple(range(1, weights.ndim))
+    centred = weights + (len(axes) - 1) * weights.mean(axis=axes, keepdims=True)
+    for axis in axes:
+        others = tuple(other for other in axes if other != axis)
+        centred = centred - weights.mean(axis=others, keepdims=True)
+    return np.asarray(centred)
 
 
 def _broadcast(
@@ -184,8 +215,15 @@ class LinearAnswer:
 INTERACTION = 0.5
 # A figure's distance from the reports beyond this number of standard errors counts as error.
 FAR = 3.0
-# Degrees of freedom if the errors are known rather than estimated.
-MANY = 1000.0
+# Largest table of three or more attributes that is scaled to the tables of its pairs.
+MAX_SCALED_CELLS = 200_000
+# Passes of proportional fitting, and the change of a pass at which it ends.
+MAX_PASSES = 500
+SCALING_TOLERANCE = 1e-12
+# Share of the model's cell that is left where reports are below zero, so that tables can be scaled.
+FLOOR = 1e-6
+# Cells of all rows of weights that are held at once.
+CHUNK_CELLS = 2_000_000
 UNKNOWN = (
     "some of these attributes are modelled as independent and were never asked together: "
     "no interval can be had"
@@ -256,16 +294,13 @@ class Bootstrap:
         """
         names = tuple(attributes)
         fitted, refits = self._tables(names)
-        figures, squared, basis, caution = (
-            fitted,
-            np.full(fitted.shape, np.nan),
-            self._basis(names),
-            "",
-        )
+        figures, basis = self._figures(names, fitted), self._basis(names)
+        squared, caution = np.full(fitted.shape, np.nan), ""
         if basis is None or told_within_groups(self.model, names):
             basis, caution = "model", told_within_groups(self.model, names) or UNKNOWN
-        elif basis == "reports" and self.reports is not None:
-            figures, squared = self.reports.marginal(names, fitted)
+        elif basis == "reports":
+            basis, caution = "model", self._few_people(names)
+            squared = self._unlearnt_variances(names)
         else:
             scatter = refits.var(axis=0, ddof=1) + (refits.mean(axis=0) - fitted) ** 2
             bias = self._bias(names, fitted)
@@ -274,7 +309,6 @@ class Bootstrap:
                 assert self.reports is not None
                 raw, noise = self.reports.marginal(names, fitted)
                 share, shared = self._weight(names)
-                figures = fitted + share * (raw - fitted)
                 squared = (
                     (1 - share) ** 2 * squared
                     + share**2 * noise
@@ -285,12 +319,14 @@ class Bootstrap:
                 )
                 basis = "model and reports" if share > 0 else "model"
         errors = np.sqrt(squared)
-        reach = student_quantile(level, self._freedom(basis)) * errors
+        reach = self.reach(level) * errors
         low, high = np.clip(figures - reach, 0, 1), np.clip(figures + reach, 0, 1)
         labels = tuple(self.model.schema[name].labels for name in names)
-        return Interval(
-            names, labels, np.clip(figures, 0, 1), errors, low, high, level, caution, basis
-        )
+        return Interval(names, labels, figures, errors, low, high, level, caution, basis)
+
+    def reach(self, level: float = 0.95) -> float:
+        """The half-width of an interval in standard errors."""
+        return student_quantile(level, self._freedom())
 
     def linear(
         self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats
@@ -302,19 +338,18 @@ class Bootstrap:
         """
         names, rows = tuple(attributes), questions.reshape(len(questions), -1)
         table = grouped_marginal(self.model, names, groups)
-        estimates, basis = rows @ table.ravel(), self._basis(names)
+        estimates, basis = rows @ self._grouped_figures(names, groups).ravel(), self._basis(names)
         unknown = told_within_groups(self.model, names, groups)
         if basis is None or unknown:
             missing = np.full((len(rows), len(rows)), np.nan)
-            return LinearAnswer(
-                estimates, missing, self._freedom("model"), "model", unknown or UNKNOWN
-            )
-        if basis == "reports" and self.reports is not None:
-            raw = self.reports.sums(names, groups, rows, self.model.marginal(names))
-            return LinearAnswer(raw.estimates, raw.covariance, self._freedom(basis), basis)
+            return LinearAnswer(estimates, missing, self._freedom(), "model", unknown or UNKNOWN)
         refits = self._refitted(names, groups) @ rows.T
-        shift = refits.mean(axis=0) - estimates
+        shift = refits.mean(axis=0) - rows @ table.ravel()
         scatter = np.atleast_2d(np.cov(refits, rowvar=False)) + np.outer(shift, shift)
+        if basis == "reports":
+            covariance = scatter + self._unlearnt(names, groups, rows)
+            caution = self._few_people(names)
+            return LinearAnswer(estimates, covariance, self._freedom(), "model", caution)
         bias = np.zeros_like(scatter)
         tables = rows.reshape(len(rows), *table.shape)
         for members in self._parts(names):
@@ -331,7 +366,6 @@ class Bootstrap:
             raw = self.reports.sums(names, groups, rows, self.model.marginal(names))
             noise = raw.covariance
             share, shared = self._weight(names)
-            estimates = estimates + share * (raw.estimates - estimates)
             covariance = (
                 (1 - share) ** 2 * covariance
                 + share**2 * noise
@@ -343,7 +377,90 @@ class Bootstrap:
             )
             covariance = covariance + np.outer(far, far)
             basis = "model and reports" if share > 0 else "model"
-        return LinearAnswer(estimates, covariance, self._freedom(basis), basis)
+        return LinearAnswer(estimates, covariance, self._freedom(), basis)
+
+    def _figures(self, names: tuple[str, ...], fitted: Floats) -> Floats:
+        """The published table of some attributes: the model's, or one that also uses reports."""
+        pairs = [pair for pair in combinations(names, 2) if self._mixed(pair)]
+        if not pairs or (len(names) > 2 and fitted.size > MAX_SCALED_CELLS):
+            return fitted
+        if names in self._mixed_tables:
+            return self._mixed_tables[names]
+        table = fitted
+        if self._mixed(names):
+            assert self.reports is not None
+            share, _ = self._weight(names)
+            raw, _ = self.reports.marginal(names, fitted)
+            table = np.maximum(fitted + share * (raw - fitted), FLOOR * fitted)
+        targets: dict[tuple[int, ...], Floats] = {}
+        if len(names) == 2:
+            targets = {(axis,): fitted.sum(axis=1 - axis) for axis in range(2)}
+        else:
+            for axes in combinations(range(len(names)), 2):
+                pair = names[axes[0]], names[axes[1]]
+                targets[axes] = self._figures(pair, self._tables(pair)[0])
+        self._mixed_tables[names] = scale_to(table, targets)
+        return self._mixed_tables[names]
+
+    def _grouped_figures(self, names: tuple[str, ...], groups: Sequence[Indices]) -> Floats:
+        """The published table of grouped values."""
+        if any(self._mixed(pair) for pair in combinations(names, 2)):
+            cells = self.model.schema.cells(names)
+            if len(names) == 2:
+                return add_up(self._figures(names, self._tables(names)[0]), groups)
+            if cells <= MAX_SCALED_CELLS:
+                return add_up(self._figures(names, self.model.marginal(names)), groups)
+        return grouped_marginal(self.model, names, groups)
+
+    def _mixed(self, names: tuple[str, ...]) -> bool:
+        """Whether figures about these attributes use the reports besides the model."""
+        return (
+            self._basis(names) == "model"
+            and not told_within_groups(self.model, names)
+            and self._heard(names)
+            and self._weight(names)[0] > 0
+        )
+
+    @cached_property
+    def _mixed_tables(self) -> dict[tuple[str, ...], Floats]:
+        """Tables of model and reports that were needed before."""
+        return {}
+
+    def _unlearnt(self, names: tuple[str, ...], groups: Sequence[Indices], rows: Floats) -> Floats:
+        """Covariance of errors from dependence that the model leaves out, as reports show it.
+
+        The reports' estimate of the dependence has the covariance `noise` and differs
+        from the model's by `gap`. With noise + gap gap' an interval around the model's
+        figure covers the truth at least as often as one around the reports' estimate.
+        """
+        assert self.reports is not None
+        fitted = self.model.marginal(names)
+        weights = _interaction_weights(_spread_over_codes(rows, groups)).reshape(len(rows), -1)
+        codes = [np.arange(size) for size in fitted.shape]
+        raw = self.reports.sums(names, codes, weights, fitted)
+        gap = raw.estimates - weights @ fitted.ravel()
+        return np.asarray(raw.covariance + np.outer(gap, gap))
+
+    def _unlearnt_variances(self, names: tuple[str, ...]) -> Floats:
+        """The squared errors of a table whose attributes the model takes as independent."""
+        fitted, refits = self._tables(names)
+        scatter = refits.var(axis=0, ddof=1) + (refits.mean(axis=0) - fitted) ** 2
+        codes = [np.arange(size) for size in fitted.shape]
+        unlearnt = np.zeros(fitted.size)
+        step = max(1, CHUNK_CELLS // fitted.size)
+        for start in range(0, fitted.size, step):
+            rows = np.zeros((min(step, fitted.size - start), fitted.size))
+            rows[np.arange(len(rows)), start + np.arange(len(rows))] = 1.0
+            unlearnt[start : start + len(rows)] = np.diag(self._unlearnt(names, codes, rows))
+        return np.asarray(scatter + unlearnt.reshape(fitted.shape))
+
+    def _few_people(self, names: tuple[str, ...]) -> str:
+        assert self.reports is not None
+        return (
+            f"{' and '.join(names)} are modelled as independent: the figures are products of "
+            f"shares, and their intervals rest on the {self.reports.people(names):,} people who "
+            "were asked about them together"
+        )
 
     def _basis(self, names: tuple[str, ...]) -> Basis | None:
         """The possible source of figures about these attributes: model, reports, or neither."""
@@ -358,8 +475,8 @@ class Bootstrap:
         """The attributes that were asked about for these, each once."""
         return tuple(dict.fromkeys(root_of(self.model, name) for name in names))
 
-    def _freedom(self, basis: Basis) -> float:
-        return MANY if basis == "reports" else float(len(self.replicates) - 1)
+    def _freedom(self) -> float:
+        return float(len(self.replicates) - 1)
 
     @cached_property
     def _pair_tables(self) -> dict[tuple[str, ...], tuple[Floats, Floats]]:
@@ -453,6 +570,24 @@ class Bootstrap:
             float(self.reports.marginal(names, fitted)[1].sum()),
         )
         return bias / max(bias + noise, 1e-300), shared
+
+
+def scale_to(table: Floats, targets: Mapping[tuple[int, ...], Floats]) -> Floats:
+    """Scale a positive table until its sums over the other axes are the targets.
+
+    Iterative proportional fitting (Deming and Stephan 1940). It ends with the pass that
+    no longer changes the table, or after `MAX_PASSES`.
+    """
+    for _ in range(MAX_PASSES):
+        before = table
+        for axes, target in targets.items():
+            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
+            sums = table.sum(axis=others, keepdims=True)
+            factors = target.reshape(sums.shape) / np.maximum(sums, 1e-300)
+            table = table * factors
+        if np.abs(table - before).max() <= SCALING_TOLERANCE:
+            break
+    return table
 
 
 def interaction(table: Floats) -> Moves:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from dither.checks import check_whole
 from dither.errors import ParameterError, QuestionError, ReportError
 from dither.fit import Marginal
-from dither.fit.project import normal_interval
+from dither.fit.project import norm_sub, normal_interval
 from dither.mechanisms import OutputMechanism, mechanism_from_json
 from dither.methods.histogram.consumer import Consumer, Partition, read_consumers
 from dither.methods.histogram.estimates import (
@@ -375,7 +376,7 @@ class NumberContent:
             contents=contents,
             release=release,
             content=self,
-            histograms=[_consumer_section(consumer) for consumer in shown],
+            histograms=[self._consumer_section(release, consumer) for consumer in shown],
             command=command(release.call) if again else None,
             python=python_code(release.call) if again else None,
         )
@@ -398,6 +399,42 @@ class NumberContent:
             f"differential privacy with epsilon {epsilon} for everything that a participant sent.",
         )
 
+    def _consumer_section(
+        self, release: Release, consumer: ConsumerHistogram
+    ) -> Mapping[str, object]:
+        """A consumer's chart and the rows of its table.
+
+        Counts are not negative and add up to all people; the raw ones are in the files.
+        """
+        counts, errors, low, high = self._published_counts(release, consumer)
+        figures = list(zip(consumer.labels, counts, errors, low, high, strict=True))
+        name, count, _, least, most = max(figures, key=lambda row: row[1])
+        words = (
+            f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about "
+            f"{count:,.0f} people (95 % interval {least:,.0f} to {most:,.0f}). All figures are in "
+            "the table below."
+        )
+        return {
+            "name": consumer.name,
+            "chart": histogram_chart(consumer.edges, counts, low, high, words),
+            "rows": [(label, *rounded_counts(n, error, a, b)) for label, n, error, a, b in figures],
+        }
+
+    def _published_counts(
+        self, release: Release, consumer: ConsumerHistogram
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """A consumer's counts, standard errors and intervals, as every question answers them."""
+        if self.cells is not None and consumer.epsilon is None:
+            late = late_answer(self.cells, Consumer(consumer.name, tuple(consumer.edges.tolist())))
+            return late.estimates, late.standard_errors, late.low, late.high
+        people = float(release.people)
+        counts = norm_sub(consumer.estimates / max(people, 1.0)) * people
+        low, high = normal_interval(
+            np.clip(consumer.raw, 0.0, people), consumer.standard_errors, 0.95
+        )
+        low, high = np.clip(low, 0.0, counts), np.clip(high, counts, max(people, 0.0))
+        return counts, consumer.standard_errors, low, high
+
     def _consumer_json(self, release: Release, consumer: ConsumerHistogram) -> JsonObject:
         """A consumer's figures with the facts they rest on."""
         low, high = consumer.interval()
@@ -415,6 +452,19 @@ class NumberContent:
             "campaign": release.campaign,
             "dither_version": release.dither_version,
         }
+
+
+def rounded_counts(count: float, error: float, low: float, high: float) -> tuple[str, str, str]:
+    """A count, its standard error and its interval, without digits that the error blurs.
+
+    >>> rounded_counts(1234.56, 45.6, 1145.2, 1323.9)
+    ('1,235', '46', '1,145 to 1,324')
+    >>> rounded_counts(0.0, 0.0123, 0.0, 0.0241)
+    ('0.000', '0.012', '0.000 to 0.024')
+    """
+    digits = 0 if error <= 0 else max(0, 1 - math.floor(math.log10(error)))
+    shown = [f"{max(0.0, value):,.{min(digits, 6)}f}" for value in (count, error, low, high)]
+    return shown[0], shown[1], f"{shown[2]} to {shown[3]}"
 
 
 def file_names(names: Sequence[str]) -> list[str]:
@@ -456,28 +506,6 @@ def _consumer_csv(consumer: ConsumerHistogram) -> str:
     )
     writer.writerows([repr(float(number)) for number in row] for row in zip(*columns, strict=True))
     return out.getvalue()
-
-
-def _consumer_section(consumer: ConsumerHistogram) -> Mapping[str, object]:
-    """A consumer's chart and the rows of its table."""
-    low, high = consumer.interval()
-    figures = list(
-        zip(consumer.labels, consumer.estimates, consumer.standard_errors, low, high, strict=True)
-    )
-    name, count, _, least, most = max(figures, key=lambda row: row[1])
-    words = (
-        f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about "
-        f"{count:,.0f} people (95 % interval {least:,.0f} to {most:,.0f}). All figures are in the "
-        "table below."
-    )
-    return {
-        "name": consumer.name,
-        "chart": histogram_chart(consumer.edges, consumer.estimates, low, high, words),
-        "rows": [
-            (label, f"{n:,.1f}", f"{error:,.1f}", f"{a:,.1f} to {b:,.1f}")
-            for label, n, error, a, b in figures
-        ],
-    }
 
 
 def _edges(name: str, data: Sequence[float]) -> tuple[float, ...]:

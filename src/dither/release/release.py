@@ -330,6 +330,17 @@ class Release:
         return self.participants or 0
 
     @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """Why the method did less than it can, one sentence each; empty if it did not fall back."""
+        if not Diagnostics.from_json(self.notes).fell_back:
+            return ()
+        stated = [self.notes.get(key) or () for key in ("fallback", "fallbacks")]
+        reasons: list[str] = []
+        for entry in stated:
+            reasons += [entry] if isinstance(entry, str) else map(str, entry)
+        return tuple(reasons)
+
+    @property
     def campaign(self) -> dict[str, str | int | None] | None:
         """The campaign's id, its texts, its closing rule and its days; None if there was none."""
         call = self.call
@@ -539,10 +550,7 @@ class Release:
         return self._questions.quantiles(attribute, [levels], where, None, level).only()
 
     def count(self, where: Where | None = None, *, level: float = 0.95) -> Answer:
-        """The number of people for whom `where` holds.
-
-        Counts of a curator's release are raw: the parts of a whole add up, and one may be negative.
-        """
+        """The number of people for whom `where` holds."""
         return self._questions.count(where, level)
 
     @cached_property
@@ -709,7 +717,8 @@ class Release:
         return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:
-        return printable(f"Release({self.content.describe(self)})")
+        fell_back = "".join(f"; fell back: {reason}" for reason in self.fallbacks)
+        return printable(f"Release({self.content.describe(self)}{fell_back})")
 
 
 def load_release(directory: str | Path) -> Release:

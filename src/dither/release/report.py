@@ -24,6 +24,7 @@ from dither.release.figures import (
     Quality,
     attribute_figure,
     graph_edges,
+    group_shares,
     heat_map,
     pair_errors,
     quality,
@@ -205,7 +206,7 @@ def shown_note(value: object) -> str:
 def _figure(release: Release, name: str) -> AttributeFigure:
     truth = None if release.truth is None else release.truth.marginal([name])
     marginal = release.marginal([name])
-    figure = attribute_figure(release.schema[name], marginal, truth)
+    figure = attribute_figure(release.schema[name], marginal, truth, group_shares(release))
     if not marginal.reason or release.no_privacy:
         return figure
     return replace(figure, remark=f"{figure.remark} No interval: {marginal.reason}.".lstrip())

@@ -198,9 +198,14 @@ class TableContent:
         labels = tuple(release.schema[name].labels for name in names)
         if self.replicates is not None:
             interval = self.replicates.interval(names)
-            errors = None if interval.caution else interval.standard_errors
+            known = not np.isnan(interval.standard_errors).any()
             return Marginal(
-                names, interval.frequencies, errors, labels=labels, reason=interval.caution
+                names,
+                interval.frequencies,
+                interval.standard_errors if known else None,
+                labels=labels,
+                reason="" if known else interval.caution,
+                reach=self.replicates.reach(),
             )
         errors = measured_errors(self.measured, names, release.people)
         reason = ""

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
 
+from dither.fit.project import norm_sub
 from dither.methods.histogram.consumer import Consumer, Partition
 from dither.methods.histogram.estimates import CellEstimates
 from dither.types import Flags, Floats, JsonObject
@@ -79,20 +80,6 @@ def inside(partition: Partition, low: float, high: float) -> Functional:
     )
 
 
-def at_the_end(partition: Partition) -> Functional:
-    """Whether a number equals the upper end of the range, which the last cell includes."""
-    last = np.zeros(partition.cells)
-    last[-1] = 1.0
-    zero = np.zeros(partition.cells)
-    return Functional(zero, zero, zero, last, (partition.cells - 1,))
-
-
-def before_the_end(partition: Partition) -> Functional:
-    """Whether a number is below the range's upper end."""
-    end = at_the_end(partition)
-    return Functional(1 - end.mean, end.spread, 1 - end.most, 1 - end.least, end.open_cells)
-
-
 def number(partition: Partition) -> Functional:
     """The number itself."""
     edges = np.asarray(partition.edges)
@@ -123,6 +110,18 @@ class Stretch:
         reach = one_or_two_sided(level, self.most - self.least, max(self.errors))
         return self.least - reach * self.errors[0], self.most + reach * self.errors[1]
 
+    def interval_within(self, level: float, ends: tuple[float, float]) -> tuple[float, float]:
+        """The interval of a figure that can't lie outside `ends`.
+
+        The set is moved inside the ends before the margin is added: the truth lies there too,
+        so that coverage does not fall, and the interval keeps its width. It includes the
+        estimate.
+        """
+        least, most = (float(np.clip(end, *ends)) for end in (self.least, self.most))
+        moved = Stretch(self.estimate, least, most, self.errors).interval(level)
+        low, high = (float(np.clip(end, *ends)) for end in moved)
+        return min(low, self.estimate), max(high, self.estimate)
+
     @property
     def standard_error(self) -> float:
         """The standard error of the noise and of an even spread over the set."""
@@ -140,6 +139,25 @@ def one_or_two_sided(level: float, length: float, error: float) -> float:
         covered = NormalDist().cdf(middle + length / error) - NormalDist().cdf(-middle)
         low, high = (middle, high) if covered < level else (low, middle)
     return high
+
+
+def distribution(cells: CellEstimates) -> Floats:
+    """The published share of each cell: the most likely one, or the nearest to the raw shares.
+
+    All shares are sums over it, so that those of a partition add up to one.
+    """
+    if cells.smoothed is not None:
+        return cells.smoothed
+    return norm_sub(cells.counts / cells.population)
+
+
+def ask_shares(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
+    """The share of people in each of some sets of numbers, as sums over the distribution."""
+    shares = distribution(cells)
+    return [
+        replace(known, estimate=float(question.mean @ shares))
+        for question, known in zip(questions, ask(cells, questions), strict=True)
+    ]
 
 
 def ask(cells: CellEstimates, questions: Sequence[Functional]) -> list[Stretch]:
@@ -346,8 +364,8 @@ def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -
     """Answer a consumer after the collection, at no further cost in privacy.
 
     The paper mentions online queries as an extension (section 6) without a rule; the module's
-    docstring describes ours. Counts and intervals lie between zero and the population. A bin
-    over the whole range has the whole population.
+    docstring describes ours. Counts and intervals lie between zero and the population, and the
+    counts of a partition add up to it. A bin over the whole range has the whole population.
     """
     wanted, edges, people = (
         np.asarray(consumer.edges),
@@ -355,8 +373,8 @@ def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -
         float(cells.population),
     )
     bins = [inside(cells.partition, a, b) for a, b in pairwise(consumer.edges)]
-    stretches = ask(cells, bins)
-    ends = np.clip([one.interval(level) for one in stretches], 0.0, 1.0) * people
+    stretches = ask_shares(cells, bins)
+    ends = np.array([one.interval_within(level, (0.0, 1.0)) for one in stretches]) * people
     estimates = np.array([one.estimate for one in stretches]) * people
     errors = np.array([one.standard_error for one in stretches]) * people
     if consumer.bins == 1 and (wanted[0], wanted[-1]) == (edges[0], edges[-1]):

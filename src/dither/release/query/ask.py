@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -35,7 +36,9 @@ from dither.release.query.quantities import (
     Ratio,
     Share,
     Sum,
+    bounds_of,
     fieller,
+    of_shares,
     sums_of,
 )
 from dither.schema import Attribute, Schema
@@ -100,6 +103,16 @@ def _place(at: float, ends: tuple[Floats, Floats]) -> float:
     return float(low + (high - low) * (at - stretch))
 
 
+@dataclass(frozen=True)
+class GroupShares:
+    """Shares of groups, the ends of their intervals, and the half-widths before cutting."""
+
+    estimates: Floats
+    low: Floats
+    high: Floats
+    half_widths: Floats
+
+
 class Inquiry:
     """Answers questions about the attributes of a schema.
 
@@ -154,12 +167,17 @@ class Inquiry:
             [found.who for found in sums],
             list(dict.fromkeys(found.of for found in sums if found.of)),
         )
+        divided = of_shares(quantity) and any(grid.divides(found.who) for found in sums)
+        if divided:
+            sums = list(dict.fromkeys([*sums, *bounds_of(quantity)]))
         answer = self._linear(
             grid,
             [self._weights(grid, found) for found in sums] or [grid.weights(grid.holds(EVERYONE))],
         )
         evaluation = Evaluation(sums, answer, _reach(level, answer.freedom))
         estimate = evaluation.estimate(quantity)
+        if divided:
+            estimate = evaluation.stretched(quantity, estimate)
         notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
         if estimate.divisor_unsure:
             notes.append(UNSURE_DIVISOR)
@@ -215,8 +233,12 @@ class Inquiry:
         answer = self._linear(
             grid, [*questions, grid.weights(grid.holds(share.given))] if conditional else questions
         )
-        reach = _reach(level ** (1 / count) if simultaneous else level, answer.freedom)
-        estimates, errors, low, high = _shares(answer, count, conditional, reach)
+        each = level ** (1 / count) if simultaneous else level
+        estimates, errors, low, high = _shares(
+            answer, count, conditional, _reach(each, answer.freedom)
+        )
+        if any(grid.divides(node) for node in nodes):
+            errors, low, high = self._stretched_rows(names, share, each)
         notes = list(notes_of(nodes))
         if np.isnan(low).all() and not np.isnan(answer.covariance).all():
             notes.append(UNSURE_DIVISOR)
@@ -232,6 +254,50 @@ class Inquiry:
         return AnswerTable(
             asked, tuple(names), found, level, answer.basis, simultaneous, warnings=warnings
         )
+
+    def groups(
+        self, names: Sequence[str], groups: Sequence[Sequence[Sequence[int]]], level: float = 0.95
+    ) -> GroupShares | None:
+        """The shares of groups of codes, with intervals as `table` has them for single codes.
+
+        Args:
+            names: The attributes.
+            groups: For each attribute its groups, as lists of codes.
+            level: The level of the intervals.
+
+        Returns:
+            Arrays with one axis per attribute; None if there are no intervals, or too many cells.
+        """
+        grid = build_grid(self.reader, [EVERYONE], names)
+        memberships = []
+        for name, sides in zip(names, groups, strict=True):
+            member = np.zeros((len(sides), self.reader.schema[name].cardinality))
+            for i, codes in enumerate(sides):
+                member[i, list(codes)] = 1.0
+            memberships.append(member)
+        shape = tuple(len(sides) for sides in groups)
+        if math.prod(shape) * math.prod(member.shape[1] for member in memberships) > MAX_WEIGHTS:
+            return None
+        questions = [reduce(np.multiply.outer, rows) for rows in product(*memberships)]
+        answer = self._linear(grid, questions)
+        if np.isnan(answer.covariance).any():
+            return None
+        found = _shares(answer, len(questions), False, _reach(level, answer.freedom))
+        estimates, errors, low, high = (values.reshape(shape) for values in found)
+        return GroupShares(estimates, low, high, _reach(level, answer.freedom) * errors)
+
+    def _stretched_rows(
+        self, names: Sequence[str], share: Share, level: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Standard errors and interval ends of a table's rows if the question divides a bin."""
+        sides = [range(self.reader.schema[name].cardinality) for name in names]
+        ends = []
+        for codes in product(*sides):
+            row = [Condition(n, frozenset((c,))) for n, c in zip(names, codes, strict=True)]
+            answer = self.answer(Share(both(share.where, *row), share.given), level, "")
+            ends.append((answer.standard_error, answer.low, answer.high))
+        errors, low, high = np.array(ends, dtype=np.float64).T
+        return errors, low, high
 
     def quantiles(
         self,
@@ -287,6 +353,10 @@ class Inquiry:
         )
 
     def _weights(self, grid: Grid, asked: Sum) -> Floats:
+        if asked.bound == "least":
+            return grid.least(asked.who)
+        if asked.bound == "most":
+            return grid.most(asked.who)
         classes = grid.holds(asked.who)
         if asked.of is None:
             return grid.weights(classes)

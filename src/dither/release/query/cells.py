@@ -100,6 +100,22 @@ class Grid:
                 classes = np.moveaxis(np.tensordot(classes, side.shares, (axis, 1)), -1, axis)
         return classes
 
+    def most(self, node: Node) -> Floats:
+        """1 for groups' cells of which some people may fulfil the node, else 0."""
+        cells = self.holds(node)
+        for axis, side in enumerate(self.sides):
+            some = (side.shares > 0).astype(np.float64)
+            cells = np.moveaxis(np.tensordot(cells, some, (axis, 1)), -1, axis)
+        return (cells > 0).astype(np.float64)
+
+    def least(self, node: Node) -> Floats:
+        """1 for groups' cells of which all people fulfil the node, wherever in a bin they are."""
+        return 1.0 - self.most(Not(node))
+
+    def divides(self, node: Node) -> bool:
+        """Whether the node holds for a part of a bin."""
+        return bool((self.least(node) < self.most(node)).any())
+
     def along(self, axis: int, values: Floats) -> Floats:
         """A figure for each class of one attribute, shaped to multiply weights of classes."""
         return values.reshape([-1 if i == axis else 1 for i in range(len(self.sides))])
@@ -182,8 +198,11 @@ def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | N
     if scale is None:
         places = codes.astype(np.float64)
         return _Parts(codes, places, places, np.ones(len(codes)))
+    cuts = {cut for condition in conditions for span in condition.spans for cut in span}
     codes, low, high = codes[: attribute.answers], scale.low, scale.high
-    for cut in {cut for condition in conditions for span in condition.spans for cut in span}:
+    if scale.closed in cuts:
+        high = scale.past_end
+    for cut in cuts:
         divided = (low < cut) & (cut < high)
         if divided.any():
             codes, low = (

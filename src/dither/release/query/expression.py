@@ -38,7 +38,7 @@ class Scale:
     """Each code's stretch from `low` to `high`.
 
     Ends are in units if numbers are `counted`; `atoms` are numbers with a separate
-    code.
+    code. `closed` is the upper end of the last bin if the bin includes that number.
     """
 
     low: Floats
@@ -46,13 +46,15 @@ class Scale:
     unit: float
     counted: bool
     atoms: frozenset[float]
+    closed: float | None = None
 
     def cut(self, number: float, *, after: bool) -> float:
         """The place just before a number or just after it."""
         if self.counted:
             place = round(number / self.unit, 9)
             return math.floor(place) + 0.5 if after else math.ceil(place) - 0.5
-        return float(np.nextafter(number, math.inf)) if after and number in self.atoms else number
+        exact = number in self.atoms or number == self.closed
+        return float(np.nextafter(number, math.inf)) if after and exact else number
 
     def tells(self, number: float) -> bool:
         """Whether this one number has a width."""
@@ -60,7 +62,14 @@ class Scale:
 
     def divided(self, cut: float) -> Indices:
         """The codes that a cut divides."""
-        return np.flatnonzero((self.low < cut) & (cut < self.high))
+        return np.flatnonzero((self.low < cut) & (cut < self.past_end))
+
+    @property
+    def past_end(self) -> Floats:
+        """The upper ends, that of a closed bin just after its last number."""
+        if self.closed is None:
+            return self.high
+        return np.where(self.high == self.closed, np.nextafter(self.closed, math.inf), self.high)
 
     def numbers(self, places: Floats) -> Floats:
         """The numbers at some places."""
@@ -91,7 +100,9 @@ def _scale_of(attribute: Attribute, unit: float | None) -> Scale:
         exact[:, 0] & (ends[:, 0] < ends[:, 1]), np.nextafter(ends[:, 0], math.inf), ends[:, 0]
     )
     high = np.where(ends[:, 0] == ends[:, 1], np.nextafter(ends[:, 1], math.inf), ends[:, 1])
-    return Scale(low, high, 1.0, False, atoms)
+    last = float(attribute.edges[-1]) if attribute.edges else math.nan
+    closed = attribute.kind in ("numeric", "duration") and last not in atoms
+    return Scale(low, high, 1.0, False, atoms, last if closed else None)
 
 
 def _counted(
@@ -237,7 +248,7 @@ def _one_number(attribute: Attribute, number: float, scale: Scale) -> Condition:
 
 
 def _cut_note(attribute: Attribute, number: float, cut: float, scale: Scale) -> tuple[Notice, ...]:
-    if cut < scale.low.min() or cut > scale.high.max():
+    if cut < scale.low.min() or cut > scale.past_end.max():
         ends = (*attribute.edges, *attribute.atoms)
         low, high = said(attribute, min(ends)), said(attribute, max(ends))
         return (
@@ -250,7 +261,7 @@ def _cut_note(attribute: Attribute, number: float, cut: float, scale: Scale) -> 
         return ()
     words = (
         f"{attribute.name} is known by bins: {said(attribute, number)} divides {attribute.labels[divided[0]]}, whose people are "
-        "taken as evenly spread, which the interval does not count; the bin's ends would be exact"
+        "taken as evenly spread; the interval of a share allows for any place in the bin, and the bin's ends would be exact"
     )
     return (Notice("inside-a-bin", words),)
 

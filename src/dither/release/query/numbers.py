@@ -16,7 +16,6 @@ import numpy as np
 
 from dither.checks import check_between, check_finite
 from dither.errors import ParameterError, QuestionError
-from dither.fit.project import norm_sub
 from dither.methods.histogram.consumer import Consumer
 from dither.methods.histogram.estimates import CellEstimates
 from dither.methods.histogram.late import (
@@ -24,8 +23,7 @@ from dither.methods.histogram.late import (
     LateAnswer,
     Stretch,
     ask,
-    at_the_end,
-    before_the_end,
+    ask_shares,
     inside,
     is_fine,
     late_answer,
@@ -54,6 +52,8 @@ from dither.schema import Attribute, Schema
 from dither.schema.attribute import MAX_VALUES
 from dither.types import Floats
 
+# Disjoint sets of numbers from one end up to another, in order. An infinite upper end includes
+# the end of the range, so that (last, inf) has this one number alone.
 Spans = Sequence[tuple[float, float]]
 
 COARSE = Notice(
@@ -93,22 +93,18 @@ class NumberInquiry:
                 value=(low, high),
             )
         asked = f"share in [{low:,.10g}, {high:,.10g})"
-        if low == last:
-            return self._share(asked, at_the_end(self.cells.partition), level)
-        return self.share_of([(max(low, first), min(high, last))], level, asked)
+        return self.share_of([(max(low, first), math.inf if high >= last else high)], level, asked)
 
-    def share_of(
-        self, intervals: Sequence[tuple[float, float]], level: float, asked: str
-    ) -> Answer:
-        """The share of people in a union of disjoint intervals within the range, in order."""
+    def share_of(self, spans: Spans, level: float, asked: str) -> Answer:
+        """The share of people in a union of sets of numbers within the range."""
         check_between("level", level, 0, 1, ends="()")
-        if not intervals or self._is_whole(intervals):
-            share = float(len(intervals))
+        if not spans or self._is_whole(spans):
+            share = float(len(spans))
             people = share * self.cells.population
             answer = Answer(asked, share, share, share, 0.0, level, people, self._basis)
         else:
-            answer = self._share(asked, self._gain(intervals, ()), level)
-        where = Condition("", spans=tuple(intervals))
+            answer = self._share(asked, self._gain(spans, ()), level)
+        where = Condition("", spans=tuple(spans))
         return replace(answer, _quantity=Share(where), _source=self)
 
     def answer(self, quantity: Quantity, level: float, asked: str) -> Answer:
@@ -125,7 +121,7 @@ class NumberInquiry:
         gained = () if self._is_whole(first) else first
         lost = () if self._is_whole(second) else second
         question = self._gain(_only_in(gained, lost), _only_in(lost, gained))
-        (known,) = ask(self.cells, [question])
+        (known,) = ask_shares(self.cells, [question])
         known = Stretch(
             known.estimate + constant,
             known.least + constant,
@@ -142,8 +138,8 @@ class NumberInquiry:
             "only two shares can be subtracted, not differences of further answers", where="-"
         )
 
-    def _is_whole(self, intervals: Sequence[tuple[float, float]]) -> bool:
-        return list(intervals) == [self._ends]
+    def _is_whole(self, spans: Spans) -> bool:
+        return list(spans) == [(self._ends[0], math.inf)]
 
     def _gain(self, gained: Spans, lost: Spans) -> Functional:
         """1 for a number inside `gained`, -1 inside `lost`, 0 elsewhere; both are disjoint."""
@@ -151,7 +147,17 @@ class NumberInquiry:
         least = np.where(less > 0, -1.0, (more == 1).astype(float))
         most = np.where(more > 0, 1.0, -(less == 1).astype(float))
         spread = more * (1 - more) + less * (1 - less) + 2 * more * less
-        return Functional(more - less, spread, least, most)
+        # The last cell holds the end of the range, where anyone of it may be.
+        before = self._gain_at(gained, lost, np.nextafter(self._ends[1], -math.inf))
+        end = self._gain_at(gained, lost, self._ends[1])
+        if before == end:
+            return Functional(more - less, spread, least, most)
+        least[-1], most[-1] = min(least[-1], end), max(most[-1], end)
+        return Functional(more - less, spread, least, most, (len(least) - 1,))
+
+    def _gain_at(self, gained: Spans, lost: Spans, place: float) -> float:
+        """The value of the function of `_gain` at one number."""
+        return float(_in_spans(gained, place)) - float(_in_spans(lost, place))
 
     def _parts(self, spans: Spans) -> Floats:
         """The part of each cell that lies in disjoint intervals."""
@@ -161,7 +167,7 @@ class NumberInquiry:
         return np.clip(parts, 0.0, 1.0)
 
     def _share(self, asked: str, question: Functional, level: float) -> Answer:
-        (known,) = ask(self.cells, [question])
+        (known,) = ask_shares(self.cells, [question])
         return self._answer(asked, known, level, (0.0, 1.0), self._notes(question), "share")
 
     def below(self, value: float, level: float) -> Answer:
@@ -170,10 +176,8 @@ class NumberInquiry:
         check_between("level", level, 0, 1, ends="()")
         first, last = self._ends
         asked = f"share below {value:,.10g}"
-        if value == last:
-            return self._share(asked, before_the_end(self.cells.partition), level)
-        intervals = [(first, min(value, last))] if value > first else []
-        return self.share_of(intervals, level, asked)
+        spans = [(first, math.inf if value > last else value)] if value > first else []
+        return self.share_of(spans, level, asked)
 
     def mean(self, level: float) -> Answer:
         """The mean number."""
@@ -253,9 +257,9 @@ class NumberInquiry:
         notes: tuple[Notice, ...],
         unit: Unit,
     ) -> Answer:
-        """Cut the interval to possible values and the estimate to the interval."""
-        low, high = (float(np.clip(end, *ends)) for end in known.interval(level))
-        estimate = min(max(known.estimate, low), high)
+        """A figure between two ends."""
+        known = replace(known, estimate=float(np.clip(known.estimate, *ends)))
+        estimate, (low, high) = known.estimate, known.interval_within(level, ends)
         people = estimate * self.cells.population if unit == "share" else None
         error = known.standard_error
         return Answer(asked, estimate, low, high, error, level, people, self._basis, unit, notes)
@@ -265,12 +269,15 @@ def _only_in(first: Spans, second: Spans) -> Spans:
     """The numbers in the first of two sets of intervals and not in the second."""
     ends = sorted({end for span in (*first, *second) for end in span})
 
-    def holds(spans: Spans, number: float) -> bool:
-        return any(low <= number < high for low, high in spans)
-
     return [
-        (low, high) for low, high in pairwise(ends) if holds(first, low) and not holds(second, low)
+        (low, high)
+        for low, high in pairwise(ends)
+        if _in_spans(first, low) and not _in_spans(second, low)
     ]
+
+
+def _in_spans(spans: Spans, place: float) -> bool:
+    return any(low <= place < high for low, high in spans)
 
 
 def _plain(value: Any) -> Any:
@@ -311,7 +318,7 @@ class NumberQuestions:
         """The share of people whose number meets `where`."""
         self._refuse("given", given)
         asked = question_words("share", where, None)
-        return self.inquiry().share_of(self._intervals(where), level, asked)
+        return self.inquiry().share_of(self._spans(where), level, asked)
 
     def count(self, where: Where | None, level: float) -> Answer:
         """The number of people whose number meets `where`."""
@@ -339,15 +346,13 @@ class NumberQuestions:
         each = level ** (1 / bins.answers) if simultaneous else level
         cells = self.inquiry().cells
         late = late_answer(cells, Consumer("bins", tuple(bins.edges)), each)
-        rows = bin_rows(late, cells.population)
-        # The bins are a partition: their shares add up to one, and none is negative.
-        shares = norm_sub(np.array([row.estimate for row in rows])).tolist()
         labelled = tuple(
-            _moved(row, label, share)
-            for row, label, share in zip(rows, bins.labels, shares, strict=True)
+            replace(row, values=(label,))
+            for row, label in zip(bin_rows(late, cells.population), bins.labels, strict=True)
         )
+        basis: Basis = "reports" if cells.smoothed is None else "model and reports"
         return AnswerTable(
-            "share", (self.attribute,), labelled, level, "reports", simultaneous=simultaneous
+            "share", (self.attribute,), labelled, level, basis, simultaneous=simultaneous
         )
 
     def mean(
@@ -389,8 +394,8 @@ class NumberQuestions:
                 where=part,
             )
 
-    def _intervals(self, where: Where | None) -> list[tuple[float, float]]:
-        """The numbers that meet a question, as disjoint intervals within the range."""
+    def _spans(self, where: Where | None) -> Spans:
+        """The numbers within the range that meet a question."""
         reader = Reader(self.schema)
         attribute = self.schema.attributes[0]
         node = reader.read(where)
@@ -400,8 +405,8 @@ class NumberQuestions:
             spans = [*condition.spans, *(_bin(attribute, code) for code in condition.codes)]
             ends |= {end for span in spans for end in span if first < end < last}
         met: list[tuple[float, float]] = []
-        for low, high in pairwise(sorted(ends)):
-            if not _holds(node, attribute, (low + high) / 2):
+        for low, high in pairwise([*sorted(ends), math.inf]):
+            if not _holds(node, attribute, low):
                 continue
             if met and met[-1][1] == low:
                 met[-1] = (met[-1][0], high)
@@ -415,28 +420,20 @@ def bin_rows(late: LateAnswer, people: float) -> list[AnswerRow]:
     low, high = late.interval()
     rows = []
     for i, ends in enumerate(pairwise(late.edges.tolist())):
-        count = float(late.estimates[i])
-        # Counts are made consistent with each other, intervals are not: an interval that
-        # excludes its count is stretched to include it.
-        least, most = min(float(low[i]), count), max(float(high[i]), count)
-        error = float(late.standard_errors[i]) / people
-        rows.append(AnswerRow(ends, count / people, least / people, most / people, error))
+        count, error = float(late.estimates[i]), float(late.standard_errors[i])
+        least, most = float(low[i]), float(high[i])
+        rows.append(AnswerRow(ends, count / people, least / people, most / people, error / people))
     return rows
 
 
-def _moved(row: AnswerRow, label: str, share: float) -> AnswerRow:
-    """A row with a label and an adjusted share, which its interval includes."""
-    low = None if row.low is None else max(0.0, min(row.low, share))
-    high = None if row.high is None else min(1.0, max(row.high, share))
-    return AnswerRow((label,), share, low, high, row.standard_error)
-
-
 def _bin(attribute: Attribute, code: int) -> tuple[float, float]:
-    return float(attribute.edges[code]), float(attribute.edges[code + 1])
+    """The ends of a bin; the last one includes its upper end."""
+    last = code + 2 == len(attribute.edges)
+    return float(attribute.edges[code]), math.inf if last else float(attribute.edges[code + 1])
 
 
 def _holds(node: Node, attribute: Attribute, number: float) -> bool:
-    """Whether a number inside a span fulfils a question."""
+    """Whether a number fulfils a question."""
     if isinstance(node, Constant):
         return node.value
     if isinstance(node, Condition):

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from dither.release.intervals import LinearAnswer
-from dither.release.query.expression import EVERYONE, Node, both
+from dither.release.query.expression import EVERYONE, Node, Not, both
 from dither.types import Floats
 
 
@@ -24,12 +25,14 @@ class Sum:
     """The share of people for whom a question holds, or the sum of their numbers.
 
     With `reach` it is the sum of each number's possible distance from the middle of its
-    bin.
+    bin. With a `bound` it is the smallest or largest share, wherever in their bins people
+    are.
     """
 
     who: Node
     of: str | None = None
     reach: bool = False
+    bound: Literal["", "least", "most"] = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,11 @@ class Share:
     def base(self) -> Sum:
         """The denominator."""
         return Sum(self.given)
+
+    @property
+    def rest(self) -> Node:
+        """The people of the denominator for whom `where` does not hold."""
+        return both(Not(self.where), self.given)
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,25 @@ def sums_of(quantity: Quantity) -> list[Sum]:
     return [found for found in (quantity.top, quantity.base) if found != Sum(EVERYONE)]
 
 
+def bounds_of(quantity: Quantity) -> list[Sum]:
+    """The sums that bound a share, or a difference of shares, if bins are divided."""
+    if isinstance(quantity, Difference):
+        return bounds_of(quantity.first) + bounds_of(quantity.second)
+    if not isinstance(quantity, Share):
+        return []
+    nodes = [quantity.top.who]
+    if quantity.base != Sum(EVERYONE):
+        nodes.append(quantity.rest)
+    return [Sum(node, bound=bound) for node in nodes for bound in ("least", "most")]
+
+
+def of_shares(quantity: Quantity) -> bool:
+    """Whether the figure is a share or a difference of shares."""
+    if isinstance(quantity, Difference):
+        return of_shares(quantity.first) and of_shares(quantity.second)
+    return isinstance(quantity, Share)
+
+
 @dataclass(frozen=True)
 class _Estimate:
     """A figure with its error.
@@ -129,6 +156,41 @@ class Evaluation:
         elif pair is not None:
             low, high = self._fieller(*pair)
         return _Estimate(value, error, low, high, self.divisor_unsure)
+
+    def stretched(self, quantity: Quantity, estimate: _Estimate) -> _Estimate:
+        """The estimate with an interval for any place of people inside their bins.
+
+        The figure lies between two values that can both be estimated; the interval
+        adds the margin of each.
+        """
+        if estimate.divisor_unsure:
+            return estimate
+        (least, to_least), (most, to_most) = (self._end(quantity, top) for top in (False, True))
+        errors = self.error(to_least), self.error(to_most)
+        low = min(estimate.value, least - self.reach * errors[0])
+        high = max(estimate.value, most + self.reach * errors[1])
+        if math.isnan(max(errors)):
+            low = high = math.nan
+        error = math.hypot(max(errors), (most - least) / math.sqrt(12))
+        return _Estimate(estimate.value, error, low, high)
+
+    def _end(self, quantity: Quantity, top: bool) -> tuple[float, Floats]:
+        """The largest (`top`) or smallest value of a figure of shares, and its gradient."""
+        if isinstance(quantity, Difference):
+            (a, to_a), (b, to_b) = (
+                self._end(quantity.first, top),
+                self._end(quantity.second, not top),
+            )
+            return a - b, to_a - to_b
+        assert isinstance(quantity, Share)
+        a, to_a = self.sum(Sum(quantity.top.who, bound="most" if top else "least"))
+        if quantity.base == Sum(EVERYONE):
+            return a, to_a
+        rest, to_rest = self.sum(Sum(quantity.rest, bound="least" if top else "most"))
+        base = a + rest
+        if not base > 0:
+            return float(top), np.zeros_like(to_a)
+        return a / base, (to_a - a / base * (to_a + to_rest)) / base
 
     def error(self, gradient: Floats) -> float:
         """The standard error of a function of the sums with this gradient; NaN if unknown."""
