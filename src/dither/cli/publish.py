@@ -27,7 +27,7 @@ from dither.cli.options import (
 )
 from dither.errors import ParameterError
 from dither.methods import DEFAULT
-from dither.notice import shown_epsilon
+from dither.notice import certainty_sentence, shown_epsilon
 from dither.progress import progress_bar
 from dither.release import Release, check_target
 from dither.release.call import RunOptions
@@ -149,5 +149,7 @@ def _print_summary(release: Release, folder: Path, form: str) -> None:
     print(f"  table   {folder / f'synthetic.{form}'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  noise   {release.noise}")
+    if not release.no_privacy:
+        print(f"  certain {certainty_sentence(release.epsilon_achieved).capitalize()}")
     if release.central is not None:
         print(f"  readers {release.readers}")
