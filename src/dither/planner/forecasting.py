@@ -223,7 +223,7 @@ class Forecast:
     >>> expected.recommendation, expected.methods[1].tvd[1] > 0.05
     ('independent', True)
     >>> f"{expected.certainty:.3f}"      # the most that anyone can come to believe
-    '0.732'
+    '0.731'
     """
 
     participants: int

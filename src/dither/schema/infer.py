@@ -197,6 +197,9 @@ def infer_schema(
         max_categories: The largest number of distinct texts of a category.
         keep: Text columns to ask for any number of distinct values.
 
+    Returns:
+        The schema, with an attribute for each column.
+
     Raises:
         TableError: Some columns cannot be asked (constants, identifiers, free text, only nulls,
             nested types); the message names all of them.
