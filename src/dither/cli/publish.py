@@ -110,6 +110,13 @@ def publish(
     form: Annotated[
         Literal["parquet", "csv"], typer.Option("--format", help="format of the synthetic table")
     ] = "parquet",
+    without_truth: Annotated[
+        bool,
+        typer.Option(
+            "--without-truth",
+            help="leave the true figures out of the report, so that it may be shared",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -123,6 +130,8 @@ def publish(
     check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = publish_table(table, run, read, progress)
+        if without_truth:
+            release = release.without_truth()
         print_warnings(release.warnings)
         # True counts: shown to the owner of the table, written to no file.
         for name, count in release.clipped.items():

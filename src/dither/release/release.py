@@ -24,7 +24,7 @@ from dither.methods import Diagnostics, EarlierReports, MethodRun, method, resto
 from dither.methods.histogram.consumer import Partition
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
-from dither.notice import Notice, notice_from_json
+from dither.notice import SHOWS_TRUTH, Notice, notice_from_json
 from dither.private_files import make_private
 from dither.progress import followed
 from dither.randomness import check_seed
@@ -732,6 +732,11 @@ class Release:
         stored = unpack_replicates(pack_replicates(made), content.model, made.reports)
         call = replace(self.call, replicates=count)
         return replace(self, content=replace(content, replicates=stored), call=call)
+
+    def without_truth(self) -> Release:
+        """The same release without the true figures of a simulation: its report may be shared."""
+        warnings = tuple(warning for warning in self.warnings if warning != SHOWS_TRUTH)
+        return replace(self, truth=None, clipped={}, warnings=warnings)
 
     def with_prior(self, prior: NativeTable) -> Release:
         """The release of the same reports with the fit averaged with a public table.
