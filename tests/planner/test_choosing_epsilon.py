@@ -24,6 +24,7 @@ def test_its_certainties_are_those_of_the_library() -> None:
     assert _row("certainty at most") == [shown_certainty(epsilon) for epsilon in epsilons]
 
 
+@pytest.mark.slow
 def test_its_half_widths_are_the_planners() -> None:
     found = half_widths()
     for people in PEOPLE:
