@@ -43,9 +43,8 @@ $(VENV)/.ready: $(VENV)/.core
 	touch $@
 
 demo: $(VENV)/.core
-	@echo "The demonstration gives the seed 7, so that it shows the same figures everywhere, and lets each row play some 22 participants; Adult is a public table."
-	$(BIN)/dither publish adult --epsilon 4 --population 1000000 --rows 45222 --seed 7 --overwrite -o demo
-	@echo "Open demo/report.html in a browser; the synthetic table is demo/synthetic.parquet."
+	$(BIN)/dither publish adult --epsilon 4 --without-truth --overwrite -o demo
+	@echo "Open demo/report.html in a browser; the synthetic table is demo/synthetic.parquet. Both may be shared."
 
 demo-web: setup
 	@$(BIN)/python -m tools.demo_web

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import dither
 from dither import progress
 from dither.progress import followed, progress_bar, time_left
 
@@ -97,3 +98,16 @@ def test_off_a_terminal_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_times_are_said_as_people_say_them(seconds: float, words: str) -> None:
     assert time_left(seconds) == words
+
+
+def test_publish_reports_every_stage() -> None:
+    stages: dict[str, list[int]] = {}
+
+    def note(what: str, done: int, total: int) -> None:
+        stages.setdefault(what, []).append(done)
+
+    options: dict[str, Any] = {"method": "independent", "columns": ["sex"], "rows": 5}
+    dither.publish("adult", epsilon=4.0, replicates=5, progress=note, **options)
+    assert stages["model: fitted"] == [0, 1]
+    assert any("questions answered" in stage for stage in stages)
+    assert any("fitted again" in stage for stage in stages)

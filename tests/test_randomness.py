@@ -17,7 +17,8 @@ import pytest
 from scipy import stats
 
 from dither.errors import ParameterError
-from dither.randomness import RandomStream, StreamBits, check_seed, generator, public_seed
+from dither.randomness import RandomStream, check_seed, generator, public_seed
+from dither.stream_bits import StreamBits
 
 KEY = bytes(range(32))
 # A fixed key makes these tests repeatable; a wrong law would show as a p-value far below this.
@@ -179,7 +180,7 @@ def test_a_generator_goes_when_nobody_needs_it() -> None:
 BROKEN = """
 import numpy as np
 from dither.randomness import RandomStream
-from dither.randomness import StreamBits
+from dither.stream_bits import StreamBits
 class Broken(RandomStream):
     failures = 0
     def words(self, count, dtype=np.uint64):

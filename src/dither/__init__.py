@@ -25,6 +25,7 @@ What to use when:
     dither.histogram(values, consumers=[3, 5, 7], ...) histograms of one number; dither.several_values for lists of numbers
     dither.evaluate(real, synthetic)                   how far a synthetic table is from a real one
     dither.central_release(table, epsilon=1.0)         another trust model: a curator holds the whole table
+    dither.mechanism("oue", cells=16, epsilon=1.0)     one randomiser with its estimator, for a protocol of your own
 
 A collection from real participants runs by `dither serve` and `dither campaign`; see `dither --help`. Schemas (`dither.Schema`,
 `dither.load_schema`) state the public domain of a record: one inferred from private rows leaks them. Errors are
@@ -41,6 +42,8 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from dither._histogram import histogram as histogram
     from dither._histogram import several_values as several_values
+    from dither._mechanism import LocalMechanism as LocalMechanism
+    from dither._mechanism import mechanism as mechanism
     from dither._publish import publish as publish
     from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
@@ -68,6 +71,7 @@ _HOMES = {
     "DitherError": "dither.errors",
     "DitherWarning": "dither.errors",
     "Forecast": "dither.planner",
+    "LocalMechanism": "dither._mechanism",
     "Release": "dither.release",
     "Schema": "dither.schema",
     "Synthesiser": "dither._synthesiser",
@@ -81,6 +85,7 @@ _HOMES = {
     "load_dataset": "dither.datasets",
     "load_release": "dither.release",
     "load_schema": "dither.schema",
+    "mechanism": "dither._mechanism",
     "publish": "dither._publish",
     "several_values": "dither._histogram",
 }

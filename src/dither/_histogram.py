@@ -91,6 +91,18 @@ def several_values(
 
     Args:
         values: One list of numbers for each participant, at most `most` long.
+        consumers: As for `histogram`.
+        epsilon: The guarantee of one participant, for all its values together.
+        low: Lower end of the public range.
+        high: Upper end of the public range.
+        most: The largest number of values of one participant.
+        method: `one`, `independent` or `summed`.
+        parameters: Parameters of the method.
+        path: As for `histogram`.
+        seed: Seed of the noise.
+
+    Returns:
+        The release, with a histogram for each consumer.
 
     >>> import dither
     >>> trips = [[3.0, 12.0], [7.5], []] * 400
@@ -295,6 +307,17 @@ def histogram(
         low: Lower end of the public range. If omitted it is taken from the data, which
             leaks it; a warning says so.
         high: Upper end of the public range.
+        method: See `dither methods`: `chp`, `ranges`, `square-wave`, `mean`, ...
+        parameters: Parameters of the method.
+        out_of_range: What becomes of values outside the range: an "error", or "clip".
+        consistent: Whether counts are made consistent and non-negative.
+        path: "counts" draws tallies directly, "reports" makes each participant's report.
+        seed: Seed of the noise.
+        name: What the values are, for messages.
+        attribute: The number's name in the release.
+
+    Returns:
+        The release: `consumers`, `query`, `mean`, `quantile` and the other questions.
 
     >>> import dither
     >>> release = dither.histogram(

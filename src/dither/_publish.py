@@ -205,9 +205,13 @@ def publish_table(
         machine.progress = show
         simulate(machine, codes, noise, path=run.path, progress=show)
         seconds["simulate"] = round(time.perf_counter() - begun, 4)
+        if show is not None:
+            show("model: fitted", 0, 1)
         release = Release.from_machine(
             machine, call, len(codes), generators, layout, seconds=seconds, **facts
         )
+        if show is not None:
+            show("model: fitted", 1, 1)
         if not run.replicates:
             return release
         return release.with_replicates(run.replicates, progress=show)

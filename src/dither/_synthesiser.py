@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -107,10 +108,20 @@ class Synthesiser(BaseEstimator):
         Args:
             X: A pandas, polars or PyArrow table, a NumPy array (its columns are called x0,
                 x1, ...), the path of a file, or the name of a bundled dataset.
-            y: Ignored; pipelines pass it. A target is a column of the table like any other.
+            y: A target, one value for each row: it is published as one more column, the last,
+                named as the series is, else `target`. `sample` returns it with the others.
             progress: As for `dither.publish`.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ParameterError: The target has another number of rows, or a column has its name.
         """
         table, kind = _as_table(X)
+        features = _feature_names(table)
+        if y is not None:
+            table, kind = _with_target(table, kind, y)
         options = self.get_params(deep=False)
         seed = _seed(options.pop("random_state"))
         release = publish(table, **options, seed=seed, progress=progress)
@@ -124,9 +135,7 @@ class Synthesiser(BaseEstimator):
         self._layout = encode(release.synthetic, release.schema, keep_rules=False).layout
         if hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-        names = (
-            list(release.schema.names) if isinstance(table, (str, Path)) else column_names(table)
-        )
+        names = list(release.schema.names) if features is None else features
         self.n_features_in_ = len(names)
         if kind is None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
@@ -184,6 +193,34 @@ def _as_table(given: Any) -> tuple[NativeTable, np.dtype[Any] | None]:
             f"each column of the array must hold values of one type: {reason}", where="X"
         ) from None
     return pa.table(columns, names=names), array.dtype
+
+
+def _feature_names(table: NativeTable) -> list[str] | None:
+    """The columns of a table in memory; None for a file or a name."""
+    return None if isinstance(table, (str, Path)) else column_names(table)
+
+
+def _with_target(
+    table: NativeTable, kind: np.dtype[Any] | None, y: Any
+) -> tuple[NativeTable, np.dtype[Any] | None]:
+    """The table with a target as its last column, and the type of an array of both."""
+    if isinstance(table, (str, Path)):
+        raise ParameterError("y needs a table in memory, not a file or a name", where="y")
+    name = str(getattr(y, "name", None) or "target")
+    values = np.asarray(y)
+    frame = nw.from_native(table, eager_only=True)
+    if values.shape not in ((len(frame),), (len(frame), 1)):
+        raise ParameterError(
+            f"y has the shape {values.shape}; it needs one value for each of {len(frame):,} rows",
+            where="y",
+        )
+    if name in frame.columns:
+        raise ParameterError(
+            f"X has a column {name!r} already; leave y out or rename it", where="y", value=name
+        )
+    target = nw.new_series(name, values.reshape(-1).tolist(), backend=frame.implementation)
+    joined = kind if kind is None else np.result_type(kind, values.dtype)
+    return frame.with_columns(target).to_native(), joined
 
 
 def _as_array(table: NativeTable, dtype: np.dtype[Any]) -> np.ndarray:

@@ -104,6 +104,14 @@ def shown_certainty(epsilon: float) -> str:
     return "100 %"
 
 
+def certainty_sentence(epsilon: float) -> str:
+    """What an epsilon means for a person, in one sentence."""
+    return (
+        "somebody who held two records of a person equally likely can be at most "
+        f"{shown_certainty(epsilon)} certain of one afterwards."
+    )
+
+
 def shown_epsilon(epsilon: float, digits: int = 6) -> str:
     """An epsilon with this many significant digits, rounded up."""
     if not math.isfinite(epsilon) or epsilon <= 0:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from tools.command_line import PAGE, commands, page
 from typer.main import get_command
 
+import dither
 from dither.cli import VERBS, build, run
 
 
@@ -137,3 +139,43 @@ def test_what_needs_nothing_runs_and_shows_no_help_instead() -> None:
         assert command.no_args_is_help == any(one.required for one in command.params), path
     assert not every["dither serve"].no_args_is_help
     assert every["dither publish"].no_args_is_help
+
+
+def test_help_names_the_version_and_shows_no_type_of_a_flag(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--version" in shown
+    assert "<bool>" not in shown
+    for words in (["publish"], ["campaign", "create"]):
+        assert run([*words, "--help"]) == 0
+        assert "<bool>" not in capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"dither {dither.__version__}\n"
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_paragraphs_are_wrapped_at_the_width_of_the_terminal(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert run(["publish", "--help"]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    start = next(i for i, line in enumerate(lines) if line.startswith("Writes synthetic.parquet"))
+    paragraph = lines[start : lines.index("", start)]
+    # No line but the last could take the next line's first word.
+    for line, following in pairwise(paragraph):
+        assert len(line) + 1 + len(following.split()[0]) > int(columns) - 2
+
+
+def test_benchmarks_outside_a_clone_are_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dither.cli.bench._names", list)
+    monkeypatch.setattr("dither.cli.bench.usable", lambda *_: ({}, []))
+    assert run(["bench", "list"]) == 2
+    said = capsys.readouterr().err
+    assert "run this from a clone" in said
+    assert said.count("\n") == 1

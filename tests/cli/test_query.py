@@ -130,6 +130,12 @@ def test_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert found["low"] < found["estimate"] < found["high"]
     assert abs(found["estimate"] - pc.mean(table["hours_per_week"]).as_py()) < 2.5
     assert {warning["code"] for warning in found["warnings"]} >= {"inside-a-bin"}
+    words = ["--mean", "hours_per_week", "--by", "sex", "--json"]
+    groups = json.loads(asked(capsys, str(tmp_path / "out"), *words)[0])
+    assert [row["values"] for row in groups["rows"]] == [["Female"], ["Male"]]
+    # `independent` never asks both together: an estimate without an interval, and the reason.
+    assert [row["low"] for row in groups["rows"]] == [None, None]
+    assert "no-interval" in {warning["code"] for warning in groups["warnings"]}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,8 @@ def test_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["nmae > 3"], "no attribute 'nmae'"),
         (["__import__('os')"], "the only call that a question may make"),
         (["--by", "nothing"], "no attribute 'nothing'"),
-        (["--by", "NAME0", "--mean", "NAME1"], "two questions"),
+        (["--by", "NAME0", "--quantile", "NAME1,0.5"], "two questions"),
+        (["--by", "NAME1", "--mean", "NAME0"], "are no numbers"),
         (["--mean", "NAME0"], "are no numbers"),
         (["--quantiles", "NAME0"], "write an attribute and levels"),
         (["--quantiles", "NAME0:x"], "write an attribute and levels"),

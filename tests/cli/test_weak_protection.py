@@ -168,3 +168,16 @@ def test_commands_about_one_number_and_of_curators_say_it(
     asked = ["central", "adult", "--columns", "sex", "--method", "laplace", "--epsilon", epsilon]
     assert run([*asked, "-o", str(tmp_path / "out")]) == 0
     assert ("with and without a person's record" in capsys.readouterr().err) == (epsilon == "12")
+
+
+def test_publish_and_plan_state_the_certainty_of_any_epsilon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--columns", "sex,income", "--method", "independent", "--rows", "20"]
+    asked = ["publish", "adult", "--epsilon", "1", *options, "-o", str(tmp_path / "out")]
+    assert run(asked) == 0
+    sentence = "two records of a person equally likely can be at most 73.2 % certain of one"
+    assert sentence in capsys.readouterr().out
+    asked = ["plan", "--schema", "adult", "--participants", "900", "--epsilon", "1"]
+    assert run([*asked, "--method", "independent"]) == 0
+    assert sentence in capsys.readouterr().out

@@ -192,7 +192,7 @@ def test_answers_are_those_of_the_folder(site: Site, tmp_path: Path) -> None:
     assert answer == release.query(asked["where"], asked["given"]).to_json()
     answer = json.loads(site.get(f"{base}/query", where="member").body)
     assert answer["low"] < answer["high"]
-    table = release.table(["member", "colour"], "score < 5").to_json()
+    table = release.table(["member", "colour"], where="score < 5").to_json()
     for by in ("member,colour", ["member", "colour"]):
         assert json.loads(site.get(f"{base}/query", by=by, where="score < 5").body) == table
     found = pq.read_table(io.BytesIO(site.get(f"{base}/query", by="colour", format="parquet").body))

@@ -173,7 +173,7 @@ def test_the_command_draws_and_explains(tmp_path: Path, capsys: pytest.CaptureFi
     assert "<script" not in page
     assert run([*order, "--plot", str(tmp_path / "p.svg")]) == 0
     said = capsys.readouterr().out
-    assert "Not predicted because they take longer (use --method NAME): lopub" in said
+    assert "Not predicted (use --method NAME): lopub" in said
     assert " - " not in said
     assert (tmp_path / "p.svg").read_text(encoding="utf-8").startswith("<svg")
     assert run([*order, "--plot", str(tmp_path / "p.png")]) == 2

@@ -14,6 +14,7 @@ from dither.cli import run
 from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError
 from dither.evaluation import tvd
+from dither.mechanisms import mechanism
 from dither.methods import METHODS, start
 from dither.planner import assumed_dependence, forecast, predict, reference_population
 from dither.schema import Attribute, Schema
@@ -198,3 +199,92 @@ def test_one_attribute_is_no_matter_of_pairs_nor_of_fewer_attributes(
     assert "a0 has 300 values; give it fewer or coarser ones" in said
     assert "pairs" not in said
     assert "fewer attributes" not in said
+
+
+def test_pairs_that_another_method_learns_are_not_called_noise() -> None:
+    given = forecast(_schema(6, 6, 6), 20_000, 2.0, dependence="strong", repeats=1)
+    by_name = {p.name: p for p in given.methods}
+    assert not any("pure noise" in warning for warning in given.warnings)
+    assert by_name["calm"].tvd[2] < 0.8 * by_name["independent"].tvd[2]
+    assert by_name[given.recommendation].tvd[2] <= 1.25 * by_name["calm"].tvd[2]
+
+
+def test_half_widths_are_those_of_realised_shares() -> None:
+    """One attribute: the half-width is 1.96 standard errors of the mechanism's estimate."""
+    population = reference_population(_schema(4), 0.0)
+    found = predict("independent", population, 50_000, 1.0, repeats=60).half_width[1]
+    shares = population.marginal(["a0"])
+    laws = [mechanism(name, 4, 1.0) for name in ("oue", "grr")]
+    expected = min(
+        np.sqrt(sum(s * (law.variance(s, 50_000) + s * (1 - s) / 50_000) for s in shares))
+        for law in laws
+    )
+    # The fit is projected to shares that add up to one, which removes a little noise.
+    assert 0.8 * 1.96 * expected < found < 1.1 * 1.96 * expected
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown"), [("epsilon", "participants"), ("participants", "epsilon")]
+)
+def test_a_target_gives_the_other_number(known: str, unknown: str) -> None:
+    schema, value = _schema(3, 2), {"epsilon": 1.0, "participants": 10_000}[known]
+    asked = {known: value, "methods": ["independent"]}
+    coarse = forecast(schema, target_error=0.04, **asked)  # type: ignore[arg-type]
+    fine = forecast(schema, target_error=0.02, **asked)  # type: ignore[arg-type]
+    assert getattr(fine, known) == value
+    for given, target in ((coarse, 0.04), (fine, 0.02)):
+        assert 0.8 * target < given.error_one_way <= target
+    ratio = getattr(fine, unknown) / getattr(coarse, unknown)
+    # Half the error takes four times the people, and roughly twice the epsilon.
+    assert (3 < ratio < 5.3) if unknown == "participants" else (1.4 < ratio < 3)
+
+
+def test_a_target_that_is_missed_is_said() -> None:
+    schema = _schema(3, 2)
+    given = forecast(schema, 1_000, 0.5, target_error=0.01, methods=["independent"])
+    assert any("target of \u00b11 points is not reached" in warning for warning in given.warnings)
+    with pytest.raises(ParameterError, match="cannot have a half-width"):
+        forecast(schema, epsilon=0.05, target_error=0.0001, methods=["independent"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "give participants and epsilon"),
+        ({"epsilon": 1.0}, "give participants and epsilon"),
+        ({"target_error": 0.01}, "needs participants or epsilon"),
+        ({"epsilon": 1.0, "target_error": 0.7}, "target_error"),
+    ],
+)
+def test_too_few_numbers_are_refused(asked: dict[str, float], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        forecast(_schema(3, 2), **asked)  # type: ignore[arg-type]
+
+
+def test_the_command_works_backwards_and_takes_several_epsilons(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(_schema(3, 2).to_json()), encoding="utf-8")
+    asked = ["plan", "--schema", str(path), "--method", "independent"]
+    assert run([*asked, "--epsilon", "1", "--target-error", "0.02", "--json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert one["epsilon"] == 1
+    assert one["error_one_way"] <= 0.02
+    assert one["method"] == "independent"
+    assert one["certainty"] == pytest.approx(0.731, abs=1e-3)
+    assert one["participants"] > 1_000
+    assert {"error_two_way", "warnings"} <= set(one)
+    several = [*asked, "--participants", "5000", "--epsilon", "0.5,1,2"]
+    assert run([*several, "--json"]) == 0
+    plans = json.loads(capsys.readouterr().out)["plans"]
+    assert [each["epsilon"] for each in plans] == [0.5, 1, 2]
+    assert sorted(each["error_one_way"] for each in plans)[::-1] == [
+        each["error_one_way"] for each in plans
+    ]
+    assert run(several) == 0
+    shown = capsys.readouterr().out
+    assert "62.3 %" in shown
+    assert max(len(line) for line in shown.splitlines()[:4]) <= 80
+    assert run([*asked, "--epsilon", "1"]) == 2
+    assert "one of them with --target-error" in capsys.readouterr().err

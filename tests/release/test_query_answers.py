@@ -505,3 +505,71 @@ def test_a_share_less_a_mean_is_no_share(ask: Callable[..., Release]) -> None:
     assert (share - mean).unit == (mean - share).unit == "number"
     assert "%" not in str(share - mean).split("(")[0]
     assert (share - share).unit == "share"
+
+
+# Means by groups, deviations and correlations.
+
+
+def _moments(cells: np.ndarray) -> tuple[float, float]:
+    """The deviation of age and its correlation with size, from people spread evenly in bins."""
+    known = cells[..., :4]
+    shares = known / known.sum()
+    age, size = np.array([10.0, 30.0, 50.0, 80.0]), np.array([1.0, 2.0, 4.0])
+    width = np.array([20.0, 20.0, 20.0, 40.0])
+    by_age, by_size = shares.sum(axis=(0, 1)), shares.sum(axis=(0, 2))
+    variance = by_age @ (age**2 + width**2 / 12) - (by_age @ age) ** 2
+    product = size @ shares.sum(axis=0) @ age
+    sizes = by_size @ size**2 - (by_size @ size) ** 2
+    correlation = (product - (by_age @ age) * (by_size @ size)) / math.sqrt(variance * sizes)
+    return math.sqrt(variance), correlation
+
+
+def test_deviations_and_correlations_have_the_errors_of_repeated_collections(
+    ask: Callable[..., Release],
+) -> None:
+    release = ask()
+    deviation, correlation = release.std("age"), release.corr("age", "size")
+    expected = _moments(TRUTH)
+    assert (deviation.estimate, correlation.estimate) == pytest.approx(expected)
+    assert deviation.people == pytest.approx(1000 * TRUTH[..., :4].sum())
+    assert {warning.code for warning in correlation.warnings} == {"inside-a-bin"}
+    repeated = np.array([_moments(cells) for cells in draws(2000, 3)]).std(axis=0)
+    assert deviation.standard_error == pytest.approx(repeated[0], rel=0.1)
+    assert correlation.standard_error == pytest.approx(repeated[1], rel=0.1)
+    assert deviation.low == pytest.approx(
+        deviation.estimate - 1.959964 * (deviation.standard_error or 0)
+    )
+    assert release.corr("size", "age").estimate == pytest.approx(correlation.estimate)
+    men = release.std("size", given="sex == 'm'")
+    shares = TRUTH[1].sum(axis=1) / TRUTH[1].sum()
+    sizes = np.array([1.0, 2.0, 4.0])
+    assert men.estimate == pytest.approx(math.sqrt(shares @ sizes**2 - (shares @ sizes) ** 2))
+    with pytest.raises(ParameterError, match="different"):
+        release.corr("age", "age")
+    with pytest.raises(ParameterError, match="no numbers"):
+        release.std("sex")
+
+
+def test_means_by_groups_are_the_means_of_each_group(ask: Callable[..., Release]) -> None:
+    release = ask()
+    table = release.mean("age", where="size > 1", by=["sex", "size"])
+    assert table.by == ("sex", "size")
+    assert table.unit == "number"
+    assert len(table) == 6
+    alone = release.mean("age", where="size > 1", given="sex == 'm' and size == 4")
+    row = table.rows[-1]
+    assert row.values == ("m", "4")
+    assert (row.estimate, row.low, row.high) == pytest.approx(
+        (alone.estimate, alone.low, alone.high)
+    )
+    # Nobody of size 1 meets the condition, so that group has no mean.
+    assert math.isnan(table.rows[0].estimate)
+    assert release.mean("age", by="sex").rows == release.mean("age", by=["sex"]).rows
+
+
+def test_names_are_given_one_by_one_or_as_a_list(ask: Callable[..., Release]) -> None:
+    release = ask()
+    assert release.table("sex", "size").rows == release.table(["sex", "size"]).rows
+    assert release.median("age").estimate == release.quantile("age", [0.5]).rows[0].estimate
+    with pytest.raises(ParameterError, match="one by one or in one list"):
+        release.table("sex", ["size"])

@@ -162,6 +162,24 @@ def central_release(
     `replicates` is the number of repetitions on the estimate from which intervals are
     computed; they cost no privacy. `progress` is as for `publish`.
 
+    Args:
+        table: A pandas, polars or PyArrow table, a file, or a bundled dataset's name.
+        epsilon: The guarantee of one record, against everyone who sees the release.
+        method: A central method; chosen from public facts if omitted.
+        columns: The columns to release; all if omitted.
+        schema: The public domain; inferred from the rows, which leaks them, if omitted.
+        neighbours: "add-remove" (the number of records is private) or "replace".
+        seed: Seed of the noise.
+        parameters: Parameters of the method.
+        replicates: Repetitions from which intervals are computed.
+        workload: "cells" or "ranges".
+        records: A public guess of the number of records.
+        clock: Measures seconds.
+        progress: As for `publish`.
+
+    Returns:
+        The release, with the same questions as any other.
+
     >>> import dither
     >>> release = dither.central_release("adult", epsilon=1.0, columns=["sex"], method="laplace")
     >>> release.method

@@ -9,8 +9,8 @@ import os
 import re
 import sys
 from importlib import import_module
-from inspect import Parameter, signature
-from typing import Any
+from inspect import Parameter, cleandoc, signature
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -81,7 +81,7 @@ def build(verb: str | None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_nothing)
+    app.callback()(_top)
     if verb is None:
         for name, (_, summary) in VERBS.items():
             # A shell completes one word.
@@ -107,13 +107,23 @@ def command(verb: str) -> Any:
     return whole.commands[verb]
 
 
-def _with_brackets(group: Any) -> Any:
-    """Escape brackets in help texts, such as [default: all], which Rich would read as markup."""
-    for option in group.params:
+def _readable(group: Any) -> Any:
+    """Prepare the help of a command and its subcommands for Rich.
+
+    - Brackets, such as [default: all], are escaped: Rich would read them as markup.
+    - Lines of a paragraph are joined, so that each terminal wraps them at its own width.
+    - Flags show no type.
+    """
+    if group.help:
+        group.help = re.sub(r"(?<!\n)\n(?!\n)[ ]*", " ", cleandoc(group.help))
+    of_help = group.get_help_option(typer.Context(group, **group.context_settings))
+    for option in [*group.params, *([] if of_help is None else [of_help])]:
         if getattr(option, "help", None):
             option.help = re.sub(r"\[(?=[a-z])", r"\\[", option.help)
+        if getattr(option, "is_flag", False):
+            option.metavar = ""
     for each in getattr(group, "commands", {}).values():
-        _with_brackets(each)
+        _readable(each)
     return group
 
 
@@ -134,6 +144,12 @@ def _nothing() -> None:
     """A command whose module is not loaded yet."""
 
 
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """The options of `dither` itself; `run` answers --version without loading a command."""
+
+
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status."""
     # The usage error of the Click that Typer uses, which may be a copy inside Typer.
@@ -150,7 +166,7 @@ def run(arguments: list[str]) -> int:
         # A verb that is still being typed may be the beginning of another one.
         verb = None
     try:
-        result = _with_brackets(get_command(build(verb)))(
+        result = _readable(get_command(build(verb)))(
             arguments, prog_name="dither", standalone_mode=False
         )
     except usage_error as error:

@@ -108,9 +108,10 @@ def _list(known: list[str]) -> None:
         print(f"{each:18} {about.partition(chr(10))[0]}")
     print_warnings(faults)
     if not loaded:
-        print(
-            "dither: no benchmark found: those of the repository need a clone; name a file instead",
-            file=sys.stderr,
+        raise InputError(
+            "no benchmark found: those of the repository are not in the installed package; "
+            "run this from a clone, or name a file such as ./mine.py",
+            where="name",
         )
 
 

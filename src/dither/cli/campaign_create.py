@@ -28,7 +28,7 @@ from dither.methods import HISTOGRAMS, MEANS, method
 from dither.methods.histogram.consumer import check_range, read_consumers
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
-from dither.notice import weak_protection
+from dither.notice import certainty_sentence, weak_protection
 from dither.schema import Schema, load_schema
 from dither.schema.files import write_atomically
 from dither.types import JsonObject
@@ -253,6 +253,8 @@ def create(
     status = operator.call("POST", "", body)
     weak = weak_protection(epsilon)
     print_warnings([] if weak is None else [weak])
+    if weak is None:
+        typer.echo(f"dither: {certainty_sentence(epsilon)}", err=True)
     if access.tokens_file is not None:
         issue_tokens(operator, status["campaign"], access.tokens, access.tokens_file)
     print(json.dumps(status) if as_json else status["campaign"])

@@ -27,7 +27,7 @@ from dither.cli.options import (
 )
 from dither.errors import ParameterError
 from dither.methods import DEFAULT
-from dither.notice import shown_epsilon
+from dither.notice import certainty_sentence, shown_epsilon
 from dither.progress import progress_bar
 from dither.release import Release, check_target
 from dither.release.call import RunOptions
@@ -110,6 +110,13 @@ def publish(
     form: Annotated[
         Literal["parquet", "csv"], typer.Option("--format", help="format of the synthetic table")
     ] = "parquet",
+    without_truth: Annotated[
+        bool,
+        typer.Option(
+            "--without-truth",
+            help="leave the true figures out of the report, so that it may be shared",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -123,6 +130,8 @@ def publish(
     check_target(output, overwrite=overwrite)
     with progress_bar(quiet) as progress:
         release = publish_table(table, run, read, progress)
+        if without_truth:
+            release = release.without_truth()
         print_warnings(release.warnings)
         # True counts: shown to the owner of the table, written to no file.
         for name, count in release.clipped.items():
@@ -149,5 +158,7 @@ def _print_summary(release: Release, folder: Path, form: str) -> None:
     print(f"  table   {folder / f'synthetic.{form}'}")
     print(f"  report  {folder / 'report.html'}")
     print(f"  noise   {release.noise}")
+    if not release.no_privacy:
+        print(f"  certain {certainty_sentence(release.epsilon_achieved).capitalize()}")
     if release.central is not None:
         print(f"  readers {release.readers}")

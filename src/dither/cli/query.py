@@ -56,13 +56,14 @@ class _Asked:
         """Questions that exclude each other are refused."""
         names = ("by", "mean", "quantile", "quantiles")
         kinds = [name for name in names if getattr(self, name) is not None]
-        if len(kinds) > 1:
+        if len(kinds) > 1 and kinds != ["by", "mean"]:
             raise ParameterError(
                 f"--{kinds[0]} and --{kinds[1]} are two questions; ask one at a time", where="--by"
             )
-        if self.simultaneous and self.by is None:
+        if self.simultaneous and (self.by is None or self.mean is not None):
             raise ParameterError(
-                "--simultaneous is for tables; it goes with --by", where="--simultaneous"
+                "--simultaneous is for tables of shares; it goes with --by and without --mean",
+                where="--simultaneous",
             )
 
     @property
@@ -74,6 +75,8 @@ class _Asked:
         """The release's answer."""
         if self.by is not None:
             names = _names(self.by, release)
+            if self.mean is not None:
+                return questions.means(self.mean, names, self.where, self.given, self.level)
             return questions.table(names, self.where, self.given, self.level, self.simultaneous)
         if self.mean is not None:
             return questions.mean(self.mean, self.where, self.given, self.level)
@@ -114,7 +117,10 @@ def query(
         typer.Option(metavar="A,B", help="a row for each combination of these attributes"),
     ] = None,
     mean: Annotated[
-        str | None, typer.Option(metavar="ATTR", help="the mean of a number over these people")
+        str | None,
+        typer.Option(
+            metavar="ATTR", help="the mean of a number over these people; with --by of each group"
+        ),
     ] = None,
     quantile: Annotated[
         str | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -44,6 +45,15 @@ class Dataset:
     description: str
     source: str
 
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}, {self.table.num_rows:,} rows, {len(self.schema)} attributes)"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = f"{self.table.num_rows:,} rows"
+        return f"<p><b>{escape(self.name)}</b>: {rows}. {escape(self.source)}</p>{self.schema._repr_html_()}"
+
 
 # name -> description, source
 _ABOUT: dict[str, tuple[str, str]] = {
@@ -61,6 +71,12 @@ NAMES: tuple[str, ...] = tuple(_ABOUT)
 
 def load_dataset(name: str) -> Dataset:
     """A bundled dataset, or one of a plug-in, by name; its table is a PyArrow table.
+
+    Args:
+        name: `adult`, or the name of a plug-in's dataset.
+
+    Returns:
+        The table with its schema, description and source.
 
     >>> import dither
     >>> dither.load_dataset("adult").table.num_rows

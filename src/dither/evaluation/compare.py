@@ -192,6 +192,10 @@ def evaluate(
         sdmetrics: Whether to compute the quality report of SDMetrics, if installed.
         progress: As for `publish`.
 
+    Returns:
+        Total variation distances by number of attributes (`tvd`), of each set, and distances
+        of single columns.
+
     >>> import dither
     >>> dither.evaluate("adult", "adult", ways=[1]).tvd
     {1: 0.0}

@@ -15,19 +15,20 @@ from typing import Literal
 from markupsafe import Markup
 
 from dither import __version__
-from dither.checks import check_whole
+from dither.checks import check_between, check_whole
 from dither.datasets import schema_of
 from dither.display import WIDTH, Picture, drawing, label, stand_alone
 from dither.errors import ParameterError
 from dither.fit import Model
 from dither.mechanisms import check_epsilon
-from dither.methods import DEFAULT
+from dither.methods import DEFAULT, METHODS
 from dither.methods import method as find_method
 from dither.methods import methods as all_methods
 from dither.methods.prior import PublicRows
 from dither.notice import certainty, weak_protection
 from dither.planner.prediction import (
     MAX_PUBLIC_ROWS,
+    MAX_REPEATS,
     Prediction,
     assumed_dependence,
     population_of,
@@ -156,17 +157,27 @@ def _widest(schema: Schema) -> str:
     return f"{widest.name} has {widest.cardinality:,} values; give it fewer or coarser ones{fewer}"
 
 
-# Other methods take longer and are simulated only if named.
-_PREDICTED = (DEFAULT, BASELINE)
+# `lopub` tallies whole reports, which cannot be drawn from marginals.
+_PREDICTED = (DEFAULT, *(name for name in METHODS if name not in (DEFAULT, BASELINE, "lopub")))
 # Pairs are noise if the error stays above this share of the one-way marginals' error.
 _NOISE = 0.95
 # Pairs are learnt below this share. The gap keeps the advice from depending on one draw.
 _LEARNT = 0.9
-# Methods within this factor of the best are equally good.
+# One-way errors within this factor of the best are equally good.
 _TIE = 1.03
-# The search takes larger steps if all attributes together have more values than this.
+# Another method is recommended if the default's two-way error is this much larger. Smaller
+# differences are within the accuracy of a forecast (`dither bench planner`).
+_DEFAULT_TIE = 1.25
+# If all attributes together have more values than this, methods other than the default are
+# simulated only if named, and searches take larger steps.
 _WIDE = 1000
-NOT_PLAYED = "not predicted, as that takes longer; name it to have it predicted"
+# The baseline is simulated this often: it takes milliseconds.
+_BASELINE_REPEATS = 24
+# Half-widths come from about this many independent errors, with at most so many campaigns.
+_ERRORS_WANTED, _MAX_CAMPAIGNS = 60, 12
+_MIN_TARGET, _MAX_TARGET = 0.0001, 0.5
+_MIN_EPSILON = 0.01
+NOT_PLAYED = "not predicted; name it to have it predicted"
 # The curve's other points, as powers of four times the participants.
 _STEPS = (-2, -1, 1, 2)
 
@@ -205,11 +216,14 @@ class Forecast:
             `epsilon` (with these participants) from which they can; None if out of reach.
         points: The errors with fewer and with more participants, if a curve was requested.
         prior: Source of the public table; None without one.
+        target_error: The half-width that was asked for; None if none was.
 
     >>> import dither
     >>> expected = dither.forecast("adult", 45_000, 1.0, methods=["independent"], repeats=1)
     >>> expected.recommendation, expected.methods[1].tvd[1] > 0.05
     ('independent', True)
+    >>> f"{expected.certainty:.3f}"      # the most that anyone can come to believe
+    '0.731'
     """
 
     participants: int
@@ -222,6 +236,27 @@ class Forecast:
     needed: Mapping[str, float | None]
     points: tuple[Point, ...] = ()
     prior: str | None = None
+    target_error: float | None = None
+
+    @property
+    def best(self) -> Prediction:
+        """The prediction of the recommended method."""
+        return next(each for each in self.methods if each.name == self.recommendation)
+
+    @property
+    def error_one_way(self) -> float:
+        """The 95 % half-width of the share of a value, as a fraction."""
+        return self.best.half_width[1]
+
+    @property
+    def error_two_way(self) -> float | None:
+        """The 95 % half-width of the share of a pair of values; None with one attribute."""
+        return self.best.half_width.get(2)
+
+    @property
+    def certainty(self) -> float:
+        """The most that somebody who held two records equally likely can believe of one."""
+        return certainty(self.epsilon)
 
     def to_json(self) -> JsonObject:
         """Plain values, as `dither plan --json` prints them."""
@@ -233,7 +268,10 @@ class Forecast:
         return {
             **values,
             **lists,
-            "certainty": certainty(self.epsilon),
+            "method": self.recommendation,
+            "error_one_way": self.error_one_way,
+            "error_two_way": self.error_two_way,
+            "certainty": self.certainty,
             "warnings": list(self.warnings),
         }
 
@@ -252,9 +290,10 @@ class Forecast:
 
 def forecast(
     schema: Schema | NativeTable | str | Path,
-    participants: int,
-    epsilon: float,
+    participants: int | None = None,
+    epsilon: float | None = None,
     *,
+    target_error: float | None = None,
     dependence: str | float = "typical",
     methods: Sequence[str] | None = None,
     repeats: int | None = None,
@@ -262,39 +301,50 @@ def forecast(
     curve: bool = False,
     prior: NativeTable | str | Path | None = None,
 ) -> Forecast:
-    """Predict the mean 1-way and 2-way total variation distance of methods; recommend one.
+    """Predict the errors of methods before anyone is asked; recommend a method.
+
+    Every built-in method whose campaign can be simulated is predicted. With `target_error`,
+    `participants` or `epsilon` may be left out: the smallest one that reaches it is found.
 
     Args:
         schema: A schema or its file, a bundled dataset's name, or a table or its file. Only
             the schema of a table is used; if it is inferred from the rows, a warning says so.
         participants: Number of participants.
         epsilon: Guarantee of one participant's whole record.
+        target_error: Wanted 95 % half-width of the share of a value, as a fraction: 0.01 is
+            one percentage point.
         dependence: How strongly attributes depend on each other, which is unknown before the
             collection: `weak`, `typical`, `strong`, or the mean distance of a pair from
             independence.
-        methods: Methods to predict besides the baseline; by default the default method.
-        repeats: Simulated campaigns for each figure; by default two to five.
+        methods: Methods to predict besides the baseline; by default all built-in ones, or the
+            default method alone if the attributes have more than 1,000 values together.
+        repeats: Simulated campaigns for each figure; by default two to twelve.
         seed: Seed of the simulation.
         curve: Predict for fewer and for more participants too (`points`, `plot()`).
         prior: The public table that the fit will use (`publish(prior=...)`). The campaigns
             are then simulated on the population that it is a sample of, which replaces
             `dependence`. A table of a different population helps less than predicted.
 
+    Returns:
+        The errors of each method and the recommended one.
+
     Raises:
-        ParameterError: An argument is out of range, `prior` and `dependence` are both given,
-            or no method can be simulated with so few participants.
+        ParameterError: An argument is missing or out of range, the target cannot be reached,
+            `prior` and `dependence` are both given, or no method can be simulated with so few
+            participants.
 
     >>> import dither
     >>> schema = dither.Schema(tuple(dither.Attribute(name, "boolean", (False, True)) for name in "abcd"))
     >>> dither.forecast(schema, 200_000, 4.0).recommendation
     'mixture'
+    >>> plan = dither.forecast(schema, epsilon=1.0, target_error=0.02, methods=["independent"])
+    >>> plan.participants > 10_000, plan.error_one_way <= 0.02
+    (True, True)
     """
-    check_whole("participants", participants, 1)
+    _check_asked(participants, epsilon, target_error)
     if repeats is not None:
         check_whole("repeats", repeats, 1)
-    check_epsilon(epsilon)
-    played = list(dict.fromkeys([*(methods or _PREDICTED), BASELINE]))
-    for name in played:
+    for name in methods or ():
         find_method(name)
     domain, notes = schema_of(schema)
     rows, source = _public(prior, domain, dependence)
@@ -303,30 +353,34 @@ def forecast(
         population = reference_population(domain, amount, seed)
     else:
         population, amount = population_of(domain, rows.codes, seed)
+    public_rows = 0 if rows is None else min(len(rows.codes), MAX_PUBLIC_ROWS)
+    chosen = methods or (_PREDICTED if sum(domain.cardinalities) <= _WIDE else (DEFAULT,))
+    names = tuple(dict.fromkeys([*chosen, BASELINE]))
+    study = _Study(_Player(population, public_rows, seed), names, amount, repeats)
+    if participants is None or epsilon is None:
+        assert target_error is not None
+        participants, epsilon = _solve(study, participants, epsilon, target_error)
     people = min(participants, _MAX_PARTICIPANTS)
-    play = _Player(population, 0 if rows is None else min(len(rows.codes), MAX_PUBLIC_ROWS), seed)
-    found = {name: play(name, people, epsilon, repeats, both=True) for name in played}
+    found, verdict, best = study.outcome(people, epsilon)
     known = all_methods()
     listed = [
         found.get(name) or Prediction(name, asks=known[name].asks, reason=NOT_PLAYED)
-        for name in dict.fromkeys([*known, *played])
+        for name in dict.fromkeys([*known, *names])
     ]
-    if not any(p.tvd for p in found.values()):
-        reasons = "; ".join(f"{p.name}: {p.reason}" for p in found.values())
-        raise ParameterError(
-            f"no method can be played with {participants:,} participants: {reasons}"
-        )
-    verdict = _verdict(found, amount)
-    best = _recommended(found, verdict)
     needed: dict[str, float | None] = {"participants": None, "epsilon": None}
     if verdict == "noise":
-        needed = _needed(play, people, epsilon, played)
+        needed = _needed(study.play, people, epsilon, names)
     weak = weak_protection(epsilon)
     notes = [*notes, *([] if weak is None else [weak])]
-    messages = (
+    messages = [
         *(str(note) for note in notes),
         *_warnings(domain, participants, best, found, verdict, needed),
-    )
+    ]
+    if target_error is not None and best.half_width[1] > target_error:
+        messages.append(
+            f"the target of \u00b1{100 * target_error:g} points is not reached: shares of single "
+            f"values have a half-width of {100 * best.half_width[1]:.2g} points"
+        )
     return Forecast(
         participants,
         float(epsilon),
@@ -334,10 +388,109 @@ def forecast(
         tuple(listed),
         best.name,
         _advice(best, found, verdict),
-        messages,
+        tuple(messages),
         needed,
-        _curve(play, people, epsilon, found) if curve else (),
+        _curve(study.play, people, epsilon, found) if curve else (),
         source,
+        target_error,
+    )
+
+
+def _check_asked(
+    participants: int | None, epsilon: float | None, target_error: float | None
+) -> None:
+    """Check the numbers of a forecast."""
+    if target_error is None and (participants is None or epsilon is None):
+        raise ParameterError(
+            "give participants and epsilon, or one of them with target_error", where="participants"
+        )
+    if participants is None and epsilon is None:
+        raise ParameterError(
+            "target_error needs participants or epsilon; the other one is worked out",
+            where="participants",
+        )
+    if participants is not None:
+        check_whole("participants", participants, 1)
+    if epsilon is not None:
+        check_epsilon(epsilon)
+    if target_error is not None:
+        check_between("target_error", target_error, _MIN_TARGET, _MAX_TARGET)
+
+
+@dataclass(frozen=True)
+class _Study:
+    """Predictions of several methods on one population."""
+
+    play: _Player
+    names: tuple[str, ...]
+    amount: float
+    repeats: int | None
+
+    def predict(self, name: str, people: int, epsilon: float) -> Prediction:
+        """The prediction of one method, from as many campaigns as it needs."""
+        return self.play(name, people, epsilon, self._campaigns(name), both=True)
+
+    def _campaigns(self, name: str) -> int | None:
+        if self.repeats is not None:
+            return self.repeats
+        if name == BASELINE:
+            return _BASELINE_REPEATS
+        free = sum(k - 1 for k in self.play.population.schema.cardinalities)
+        wanted = math.ceil(_ERRORS_WANTED / free)
+        # None: until the mean is precise, which is at most five campaigns.
+        return min(wanted, _MAX_CAMPAIGNS) if wanted > MAX_REPEATS else None
+
+    def outcome(
+        self, people: int, epsilon: float
+    ) -> tuple[dict[str, Prediction], _Verdict, Prediction]:
+        """The predictions, what they say about pairs, and that of the recommended method."""
+        found = {name: self.predict(name, people, epsilon) for name in self.names}
+        if not any(p.tvd for p in found.values()):
+            reasons = "; ".join(f"{p.name}: {p.reason}" for p in found.values())
+            raise ParameterError(f"no method can be played with {people:,} participants: {reasons}")
+        verdict = _verdict(found, self.amount)
+        return found, verdict, _recommended(found, verdict)
+
+
+def _solve(
+    study: _Study, participants: int | None, epsilon: float | None, target: float
+) -> tuple[int, float]:
+    """The smallest participants or epsilon at which the recommended method reaches the target.
+
+    The baseline gives a first value in milliseconds. The recommended method may need more or
+    less: the search goes on from a third of it.
+    """
+
+    def setting(value: float) -> tuple[int, float]:
+        # Two digits of people, two decimals of epsilon, both rounded up.
+        if epsilon is not None:
+            return min(_rounded(value), _MAX_PARTICIPANTS), epsilon
+        assert participants is not None
+        return min(participants, _MAX_PARTICIPANTS), math.ceil(round(100 * value, 6)) / 100
+
+    def baseline_reaches(value: float) -> bool:
+        found = study.predict(BASELINE, *setting(value))
+        return found.half_width.get(1, math.inf) <= target
+
+    def best_reaches(value: float) -> bool:
+        return study.outcome(*setting(value))[2].half_width[1] <= target
+
+    if epsilon is None:
+        low, high, precision = _MIN_EPSILON, MAX_EPSILON, 1.05
+    else:
+        low, high, precision = 5.0, float(_MAX_PARTICIPANTS), 1.1
+    value = _least(baseline_reaches, low, high, 4.0, precision)
+    if value is not None:
+        value = _least(best_reaches, max(value / 3, low), high, 2.0, precision)
+    if value is not None:
+        people, found = setting(value)
+        return (people if participants is None else participants), found
+    most = f"epsilon {MAX_EPSILON:g}" if epsilon is None else f"{_MAX_PARTICIPANTS:,} participants"
+    raise ParameterError(
+        f"shares cannot have a half-width of {100 * target:g} points with up to {most}; accept a "
+        "larger error, or ask fewer or coarser attributes",
+        where="target_error",
+        value=target,
     )
 
 
@@ -425,14 +578,19 @@ def _recommended(found: Mapping[str, Prediction], verdict: _Verdict) -> Predicti
     """The method with the least error.
 
     If pairs are learnt, it is the two-way error of the methods that gain by asking pairs, with
-    ties going to the default method. Otherwise it is the one-way error, with ties going to the
-    baseline.
+    ties going to the default method. Otherwise it is the one-way error of the default method
+    and the baseline, with ties going to the baseline: no other method is made for that.
     """
     learnt = verdict == "learnt"
-    able = _gaining(found) if learnt else [p for p in found.values() if p.tvd]
+    if learnt:
+        able = _gaining(found)
+    else:
+        able = [p for p in found.values() if p.tvd and p.name in (DEFAULT, BASELINE)]
+        able = able or [p for p in found.values() if p.tvd]
     ways = 2 if learnt else 1
     ranked = sorted(able, key=lambda p: p.tvd[ways])
-    close = [p for p in ranked if p.tvd[ways] <= _TIE * ranked[0].tvd[ways]]
+    tie = _DEFAULT_TIE if learnt else _TIE
+    close = [p for p in ranked if p.tvd[ways] <= tie * ranked[0].tvd[ways]]
     return next((p for p in close if p.name == (DEFAULT if learnt else BASELINE)), ranked[0])
 
 
@@ -451,8 +609,13 @@ def _needed(
     """The participants and the epsilon from which a method gains by asking pairs."""
 
     def learnt(people: int, eps: float) -> bool:
-        found = {m: play(m, people, eps) for m in methods}
-        return bool(_gaining(found, _LEARNT))
+        baseline = play(BASELINE, people, eps)
+        # Most methods agree, so the first that learns pairs ends the search.
+        return any(
+            _gaining({name: play(name, people, eps), BASELINE: baseline}, _LEARNT)
+            for name in methods
+            if name != BASELINE
+        )
 
     # With many values each step takes long, so steps are larger and the answer rougher.
     wide = sum(play.population.schema.cardinalities) > _WIDE

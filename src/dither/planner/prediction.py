@@ -146,13 +146,15 @@ def _distance(model: Mixture) -> float:
 # A rough fit is enough for a forecast: fewer components change the error by a few per cent and
 # take a third of the time (tests/planner).
 _QUICK: Mapping[str, JsonMapping] = {"mixture": {"total": 120, "components": 40}}
-_MIN_REPEATS, _MAX_REPEATS = 2, 5
+_MIN_REPEATS, MAX_REPEATS = 2, 5
 # Campaigns are repeated until the standard error of the mean is below this share of it.
 _TARGET_PRECISION = 0.03
 # More rows of a public table take longer and hardly change the error.
 MAX_PUBLIC_ROWS = 20_000
 # Key of `_errors` for the product of the model's one-way marginals.
 _PRODUCT = 0
+# Half-width of a 95 % interval in standard errors.
+_Z = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ class Prediction:
         reason: Why there are no figures.
         without_prior: The errors without the public table, if the method uses one.
         prior_used: Share of the simulated campaigns whose result the public table changed.
+        half_width: By number of attributes, 1.96 times the root mean square error of a
+            share. Within an attribute or a pair, values count by the people who have them.
     """
 
     name: str
@@ -178,6 +182,7 @@ class Prediction:
     reason: str = ""
     without_prior: Mapping[int, float] | None = None
     prior_used: float | None = None
+    half_width: Mapping[int, float] = field(default_factory=dict)
 
     def to_json(self) -> JsonObject:
         """Plain JSON values."""
@@ -185,6 +190,7 @@ class Prediction:
             "name": self.name,
             "tvd": {str(k): v for k, v in self.tvd.items()},
             "asks": self.asks,
+            "half_width": {str(k): v for k, v in self.half_width.items()},
         }
         if self.without_pairs is not None:
             out["tvd_without_pairs"] = self.without_pairs
@@ -231,9 +237,10 @@ def predict(
     if parameters is None:
         parameters = {k: v for k, v in _QUICK.get(name, {}).items() if k in known.defaults()}
     found: list[dict[int, float]] = []
+    squares: list[dict[int, float]] = []
     used: list[bool] = []
     try:
-        for repeat in range(repeats or _MAX_REPEATS):
+        for repeat in range(repeats or MAX_REPEATS):
             if repeats is None and _precise(found):
                 break
             run = start(name, schema, epsilon, participants, parameters, seed + repeat)
@@ -243,14 +250,27 @@ def predict(
                     public_rows, np.random.default_rng([seed, repeat, 0x7075626C])
                 )
                 run.give_prior(PublicRows(rows, "a public table", ""))
-            found.append(_errors(schema, population, run.model()))
+            model = run.model()
+            found.append(_errors(schema, population, model))
+            squares.append(_squared_errors(schema, population, model))
             if public_rows:
                 used.append(run.diagnostics().share_of_prior > 0)
     except (ParameterError, StateError, TooFewAnswers) as error:
         return Prediction(name, asks=known.asks, reason=" ".join(str(error).split()))
     means = {ways: float(np.mean([f[ways] for f in found])) for ways in found[0]}
     share = float(np.mean(used)) if used else None
-    return Prediction(name, means, means.pop(_PRODUCT, None), known.asks, prior_used=share)
+    half_width = {
+        ways: _Z * math.sqrt(float(np.mean([each[ways] for each in squares])))
+        for ways in squares[0]
+    }
+    return Prediction(
+        name,
+        means,
+        means.pop(_PRODUCT, None),
+        known.asks,
+        prior_used=share,
+        half_width=half_width,
+    )
 
 
 def _precise(found: list[dict[int, float]]) -> bool:
@@ -281,4 +301,23 @@ def _errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
                 ]
             )
         )
+    return out
+
+
+def _squared_errors(schema: Schema, truth: Model, model: Model) -> dict[int, float]:
+    """The mean squared error of a share, by number of attributes.
+
+    A value counts by its true share. Otherwise the many rare values of a wide attribute,
+    which a fit sets to zero, would hide the error of the values that people have.
+    """
+    singles = [[name] for name in schema.names]
+    pairs = [[schema.names[i], schema.names[j]] for i, j in _some_pairs(schema.cardinalities)]
+    out = {}
+    for ways, sets in ((1, singles), (2, pairs)):
+        squares = []
+        for attributes in sets:
+            exact = truth.marginal(attributes)
+            squares.append(float((exact * (model.marginal(attributes) - exact) ** 2).sum()))
+        if squares:
+            out[ways] = float(np.mean(squares))
     return out

@@ -56,6 +56,24 @@ class Questions(Protocol):
     ) -> AnswerTable:
         """The numbers below which given shares of the people lie."""
 
+    def means(
+        self,
+        attribute: str,
+        by: Sequence[str],
+        where: Where | None,
+        given: Where | None,
+        level: float,
+    ) -> AnswerTable:
+        """The mean of an attribute's numbers for each combination of values."""
+
+    def std(self, attribute: str, where: Where | None, given: Where | None, level: float) -> Answer:
+        """The standard deviation of an attribute's numbers."""
+
+    def corr(
+        self, first: str, second: str, where: Where | None, given: Where | None, level: float
+    ) -> Answer:
+        """Pearson's correlation of two attributes' numbers."""
+
     def count(self, where: Where | None, level: float) -> Answer:
         """A number of people."""
 

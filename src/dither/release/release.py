@@ -23,7 +23,7 @@ from dither.methods import Diagnostics, EarlierReports, MethodRun, method, resto
 from dither.methods.histogram.consumer import Partition
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
-from dither.notice import Notice, notice_from_json
+from dither.notice import SHOWS_TRUTH, Notice, notice_from_json
 from dither.private_files import make_private
 from dither.progress import followed
 from dither.randomness import check_seed
@@ -474,22 +474,49 @@ class Release:
         return self.number.consumer(name)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
-        """The distribution of some attributes, with standard errors or the reason for having none."""
+        """The distribution of some attributes.
+
+        Args:
+            attributes: One name or several.
+
+        Returns:
+            Frequencies, with standard errors or the reason for having none.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+        >>> release.marginal("sex").labels
+        (('Female', 'Male'),)
+        """
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         return self.content.marginal(self, names)
 
     def query(self, where: Where | None, given: Where | None = None, level: float = 0.95) -> Answer:
         """The share of people for whom `where` holds, among those for whom `given` holds.
 
-        Both are text such as `"sex == 'Female' and 30 <= age < 50 and education in ['Bachelors', 'Masters']"`, or a mapping such
-        as `{"sex": "Female", "education": ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included). A table
-        without replicates makes them at the first question and keeps them.
+        A table without replicates makes them at the first question and keeps them.
+
+        Args:
+            where: Text such as `"sex == 'Female' and 30 <= age < 50 and education in
+                ['Bachelors', 'Masters']"`, or a mapping such as `{"sex": "Female", "education":
+                ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included).
+            given: Among which people, in the same form; all if omitted.
+            level: The level of the interval.
+
+        Returns:
+            The share with its interval, the number of people and warnings. Two answers of one
+            release can be subtracted and divided.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+        >>> men = release.query("sex == 'Male'")
+        >>> 0.6 < men.low < men.estimate < men.high < 0.75
+        True
         """
         return self._questions.query(where, given, level)
 
     def table(
         self,
-        by: Sequence[str] | str,
+        *by: str | Sequence[str],
         where: Where | None = None,
         given: Where | None = None,
         level: float = 0.95,
@@ -497,10 +524,43 @@ class Release:
     ) -> AnswerTable:
         """The share of people with each combination of values, among those for whom `given` holds.
 
-        With `simultaneous`, the intervals cover all rows at once: each has the level
-        `level ** (1 / rows)`, which suffices however the rows' errors are correlated (Sidak 1967).
+        Args:
+            by: Attributes: `table("sex", "education")`, or one list of them.
+            where: Which people to count; see `query`.
+            given: Among which people; all if omitted.
+            level: The level of the intervals.
+            simultaneous: Whether the intervals cover all rows at once. Each then has the level
+                `level ** (1 / rows)`, which suffices however the rows' errors are correlated
+                (Sidak 1967).
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
+        >>> [row.values for row in release.table("sex", "income").rows]
+        [('Female', '<=50K'), ('Female', '>50K'), ('Male', '<=50K'), ('Male', '>50K')]
         """
-        return self._questions.table(by, where, given, level, simultaneous)
+        return self._questions.table(_names(by), where, given, level, simultaneous)
+
+    @overload
+    def mean(
+        self,
+        attribute: str | None = None,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+        *,
+        by: None = None,
+    ) -> Answer: ...
+
+    @overload
+    def mean(
+        self,
+        attribute: str | None = None,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+        *,
+        by: str | Sequence[str],
+    ) -> AnswerTable: ...
 
     def mean(
         self,
@@ -508,13 +568,33 @@ class Release:
         where: Where | None = None,
         given: Where | None = None,
         level: float = 0.95,
-    ) -> Answer:
+        *,
+        by: str | Sequence[str] | None = None,
+    ) -> Answer | AnswerTable:
         """The mean of an attribute's numbers over the people for whom `where` and `given` hold.
 
-        Missing answers are left out. The attribute may be omitted if there is one alone. People
-        are taken as evenly spread inside each bin; a warning states how much that can matter.
+        Missing answers are left out. People are taken as evenly spread inside each bin; a
+        warning states how much that can matter.
+
+        Args:
+            attribute: An attribute of numbers; may be omitted if there is one alone.
+            where: Which people; see `query`.
+            given: A further condition.
+            level: The level of the interval.
+            by: Attributes; the mean of each combination of their values is then given as an
+                `AnswerTable`.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
+        >>> 35 < release.mean("age").estimate < 42
+        True
+        >>> [row.values for row in release.mean("age", by="sex").rows]
+        [('Female',), ('Male',)]
         """
-        return self._questions.mean(attribute or self._only_attribute(), where, given, level)
+        name = attribute or self._only_attribute()
+        if by is None:
+            return self._questions.mean(name, where, given, level)
+        return self._questions.means(name, _names([by]), where, given, level)
 
     @overload
     def quantile(
@@ -544,13 +624,86 @@ class Release:
             levels: One share, which gives an `Answer`, or a list, which gives an `AnswerTable`.
             where: Which people; all if omitted.
             level: The level of the intervals.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
+        >>> 33 < release.quantile("age", 0.5).estimate < 41
+        True
         """
         if not isinstance(levels, int | float):
             return self._questions.quantiles(attribute, levels, where, None, level)
         return self._questions.quantiles(attribute, [levels], where, None, level).only()
 
+    def median(
+        self, attribute: str | None = None, where: Where | None = None, level: float = 0.95
+    ) -> Answer:
+        """The median of an attribute's numbers: `quantile(attribute, 0.5)`.
+
+        Args:
+            attribute: An attribute of numbers; may be omitted if there is one alone.
+            where: Which people; all if omitted.
+            level: The level of the interval.
+        """
+        return self.quantile(attribute or self._only_attribute(), 0.5, where, level)
+
+    def std(
+        self,
+        attribute: str | None = None,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+    ) -> Answer:
+        """The standard deviation of an attribute's numbers.
+
+        People are taken as evenly spread inside each bin, and that spread is counted.
+
+        Args:
+            attribute: An attribute of numbers; may be omitted if there is one alone.
+            where: Which people; see `query`.
+            given: A further condition.
+            level: The level of the interval (delta method).
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
+        >>> 10 < release.std("age").estimate < 17
+        True
+        """
+        return self._questions.std(attribute or self._only_attribute(), where, given, level)
+
+    def corr(
+        self,
+        first: str,
+        second: str,
+        where: Where | None = None,
+        given: Where | None = None,
+        level: float = 0.95,
+    ) -> Answer:
+        """Pearson's correlation of two attributes' numbers.
+
+        People are taken as evenly spread inside each bin. A method that models attributes as
+        independent gives zero.
+
+        Args:
+            first: An attribute of numbers.
+            second: Another one.
+            where: Which people; see `query`.
+            given: A further condition.
+            level: The level of the interval (delta method).
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=8.0, method="calm", columns=["age", "hours_per_week"], rows=10)
+        >>> -0.2 < release.corr("age", "hours_per_week").estimate < 0.4
+        True
+        """
+        return self._questions.corr(first, second, where, given, level)
+
     def count(self, where: Where | None = None, *, level: float = 0.95) -> Answer:
-        """The number of people for whom `where` holds."""
+        """The number of people for whom `where` holds.
+
+        Args:
+            where: Which people; see `query`.
+            level: The level of the interval.
+        """
         return self._questions.count(where, level)
 
     @cached_property
@@ -587,6 +740,11 @@ class Release:
         stored = unpack_replicates(pack_replicates(made), content.model, made.reports)
         call = replace(self.call, replicates=count)
         return replace(self, content=replace(content, replicates=stored), call=call)
+
+    def without_truth(self) -> Release:
+        """The same release without the true figures of a simulation: its report may be shared."""
+        warnings = tuple(warning for warning in self.warnings if warning != SHOWS_TRUTH)
+        return replace(self, truth=None, clipped={}, warnings=warnings)
 
     def with_prior(self, prior: NativeTable) -> Release:
         """The release of the same reports with the fit averaged with a public table.
@@ -721,10 +879,26 @@ class Release:
         return printable(f"Release({self.content.describe(self)}{fell_back})")
 
 
+def _names(given: Sequence[str | Sequence[str]]) -> Sequence[str]:
+    """The names of one list, or of several arguments."""
+    if len(given) == 1 and not isinstance(given[0], str):
+        return given[0]
+    names = [name for name in given if isinstance(name, str)]
+    if len(names) < len(given):
+        raise ParameterError("name the attributes one by one or in one list", where="by")
+    return names
+
+
 def load_release(directory: str | Path) -> Release:
     """Read a saved release of any kind, also of earlier versions.
 
     The truth of a simulation is not in the folder, so the result has none.
+
+    Args:
+        directory: The folder that `Release.save` or `dither publish` wrote.
+
+    Returns:
+        The release.
 
     Raises:
         InputError: The folder is no release, or a file of it is damaged or of another release.

@@ -270,6 +270,9 @@ def bootstrap(
             release.
         progress: Called after each refit.
 
+    Returns:
+        One `Interval` for each marginal, in the same order.
+
     >>> import dither
     >>> release = dither.publish("adult", epsilon=4.0, method="independent", rows=10)
     >>> interval = dither.bootstrap(release, [["sex"]], replicates=5)[0]

@@ -246,6 +246,9 @@ def infer_schema(
         keep: Columns to ask although they look like identifiers or free text.
         date_order: "dmy" or "mdy", for dates such as 03/09/2020 that can be read both ways.
 
+    Returns:
+        The schema, with an attribute for each column.
+
     Raises:
         TableError: Some columns need a decision (identifiers, free text, ambiguous dates, nested
             types). The message is a table of all of them, and what to type.

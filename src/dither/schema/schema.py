@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -456,6 +457,7 @@ def _list(name: str, key: str, given: object) -> tuple[Any, ...]:
 FORMAT = "dither-schema-1"
 MAX_ATTRIBUTES = 1 << 12
 MAX_CODES = 1 << 20  # of all attributes together
+_SHOWN = 6  # attributes, and values of one, that a notebook shows
 
 
 @dataclass(frozen=True)
@@ -502,6 +504,21 @@ class Schema:
 
     def __len__(self) -> int:
         return len(self.attributes)
+
+    def __repr__(self) -> str:
+        shown = [f"{a.name}: {a.kind} {a.cardinality}" for a in self.attributes[:_SHOWN]]
+        more = ["..."] if len(self) > _SHOWN else []
+        return f"Schema({', '.join([*shown, *more])})"
+
+    def _repr_html_(self) -> str:
+        """A table of the attributes for a notebook."""
+        rows = "".join(
+            f"<tr><td>{escape(a.name)}</td><td>{a.kind}</td><td>{a.cardinality:,}</td>"
+            f"<td>{escape(', '.join(a.labels[:_SHOWN]))}{', ...' if a.cardinality > _SHOWN else ''}</td></tr>"
+            for a in self.attributes
+        )
+        head = "<tr><th>attribute</th><th>kind</th><th>values</th><th></th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -633,6 +650,12 @@ def _constants(data: object) -> tuple[tuple[str, Value | None], ...]:
 
 def load_schema(path: str | Path) -> Schema:
     """Read a schema file; an error names the file.
+
+    Args:
+        path: A JSON file of the format `dither-schema-1`.
+
+    Returns:
+        The schema.
 
     >>> import dither, json, pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -29,6 +29,8 @@ from dither.release.query.expression import (
     question_words,
 )
 from dither.release.query.quantities import (
+    Correlation,
+    Deviation,
     Difference,
     Evaluation,
     Mean,
@@ -154,6 +156,66 @@ class Inquiry:
             Mean(found.name, who), level, question_words(f"mean of {found.name}", where, given)
         )
 
+    def means(
+        self,
+        attribute: str,
+        by: Sequence[str],
+        where: Where | None,
+        given: Where | None,
+        level: float,
+    ) -> AnswerTable:
+        """The mean for each combination of the values of `by`."""
+        found = self.reader.attribute(attribute)
+        _numbers(found)
+        names = [self.reader.attribute(name).name for name in by]
+        self._check_rows(names)
+        who = both(self.reader.read(where), self.reader.read(given), _answered(found))
+        asked = question_words(f"mean of {found.name}", where, given)
+        answers = {}
+        domains = [self.reader.schema[name] for name in names]
+        for codes in product(*(range(domain.cardinality) for domain in domains)):
+            group = [
+                Condition(name, frozenset({code})) for name, code in zip(names, codes, strict=True)
+            ]
+            labels = tuple(domain.labels[code] for domain, code in zip(domains, codes, strict=True))
+            answers[labels] = self.answer(Mean(found.name, both(who, *group)), level, asked)
+        rows = tuple(
+            AnswerRow(labels, each.estimate, each.low, each.high, each.standard_error)
+            for labels, each in answers.items()
+        )
+        # Warnings that differ only in a group's figure are given once.
+        first: dict[str, Notice] = {}
+        for each in answers.values():
+            for notice in each.warnings:
+                first.setdefault(notice.code, notice)
+        basis = next(iter(answers.values())).basis
+        return AnswerTable(
+            asked, tuple(names), rows, level, basis, unit="number", warnings=tuple(first.values())
+        )
+
+    def std(self, attribute: str, where: Where | None, given: Where | None, level: float) -> Answer:
+        """The standard deviation of an attribute's numbers."""
+        found = self.reader.attribute(attribute)
+        _numbers(found)
+        who = both(self.reader.read(where), self.reader.read(given), _answered(found))
+        asked = question_words(f"standard deviation of {found.name}", where, given)
+        return self.answer(Deviation(found.name, who), level, asked)
+
+    def corr(
+        self, first: str, second: str, where: Where | None, given: Where | None, level: float
+    ) -> Answer:
+        """Pearson's correlation of two attributes' numbers."""
+        pair = [self.reader.attribute(name) for name in (first, second)]
+        for found in pair:
+            _numbers(found)
+        if pair[0].name == pair[1].name:
+            raise ParameterError("name two different attributes", where="second")
+        who = both(
+            self.reader.read(where), self.reader.read(given), *(_answered(found) for found in pair)
+        )
+        asked = question_words(f"correlation of {pair[0].name} and {pair[1].name}", where, given)
+        return self.answer(Correlation(pair[0].name, pair[1].name, who), level, asked)
+
     def count(self, where: Where | None, level: float) -> Answer:
         """The number of people for whom `where` holds."""
         return counted(self.query(where, None, level), self._population)
@@ -165,7 +227,7 @@ class Inquiry:
         grid = build_grid(
             self.reader,
             [found.who for found in sums],
-            list(dict.fromkeys(found.of for found in sums if found.of)),
+            list(dict.fromkeys(name for found in sums for name in (found.of, found.times) if name)),
         )
         divided = of_shares(quantity) and any(grid.divides(found.who) for found in sums)
         if divided:
@@ -360,16 +422,29 @@ class Inquiry:
         classes = grid.holds(asked.who)
         if asked.of is None:
             return grid.weights(classes)
-        axis = grid.axis(asked.of)
+        if asked.times is None:
+            return grid.weights(classes * self._values(grid, asked.of, asked.reach))
+        values = self._values(grid, asked.of)
+        if asked.times != asked.of:
+            return grid.weights(classes * values * self._values(grid, asked.times))
+        # Numbers spread evenly over a bin have a variance of r(r + u)/3 in it: r is their
+        # distance from the middle at most, u their unit, 0 for real numbers.
+        reach, scale = self._values(grid, asked.of, True), self.reader.scales.get(asked.of)
+        unit = scale.unit if scale is not None and scale.counted else 0.0
+        return grid.weights(classes * (values**2 + reach * (reach + unit) / 3))
+
+    def _values(self, grid: Grid, name: str, reach: bool = False) -> Floats:
+        """Each class's number, or its possible distance from that, along its axis."""
+        axis = grid.axis(name)
         side = grid.sides[axis]
-        scale = self.reader.scales.get(asked.of)
+        scale = self.reader.scales.get(name)
         if scale is None:
-            values = _numbers(side.attribute)[side.parts.codes] * (not asked.reach)
-        elif asked.reach:
+            values = _numbers(side.attribute)[side.parts.codes] * (not reach)
+        elif reach:
             values = scale.reach(side.parts.low, side.parts.high)
         else:
             values = scale.numbers(side.parts.middles)
-        return grid.weights(classes * grid.along(axis, np.nan_to_num(values)))
+        return grid.along(axis, np.nan_to_num(values))
 
     def _warnings(self, notes: Sequence[Notice], answer: LinearAnswer) -> tuple[Notice, ...]:
         cautions = [Notice("caution", answer.caution)] if answer.caution else []
@@ -391,6 +466,12 @@ class Inquiry:
         if isinstance(quantity, Mean):
             found = self.reader.schema[quantity.attribute].bounds
             return (-math.inf, math.inf) if found is None else found
+        if isinstance(quantity, Correlation):
+            return -1.0, 1.0
+        if isinstance(quantity, Deviation):
+            # The deviation is largest with half of the people at each end.
+            found = self.reader.schema[quantity.attribute].bounds
+            return 0.0, math.inf if found is None else (found[1] - found[0]) / 2
         if isinstance(quantity, Difference):
             (a, b), (c, d) = self._bounds(quantity.first), self._bounds(quantity.second)
             return a - d, b - c
@@ -400,6 +481,11 @@ class Inquiry:
     def _discretised(self, quantity: Quantity, evaluation: Evaluation) -> list[Notice]:
         """Possible change of means if people are not evenly spread in their bins."""
         out = []
+        if isinstance(quantity, (Deviation, Correlation)):
+            for name in dict.fromkeys(found.of for found in quantity.sums if found.of):
+                scale = self.reader.scales.get(name)
+                if scale is not None:
+                    out += _spread_in_bins(self.reader.schema[name], scale)
         for reach in _reaches(quantity):
             base = Sum(reach.who)
             total, people = (evaluation.sum(one)[0] for one in (reach, base))

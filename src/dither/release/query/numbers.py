@@ -369,6 +369,42 @@ class NumberQuestions:
         error = mean.standard_error
         return Answer("mean", mean.estimate, low, high, error, level, None, "reports", "number")
 
+    def means(
+        self,
+        attribute: str,
+        by: Sequence[str],
+        where: Where | None,
+        given: Where | None,
+        level: float,
+    ) -> AnswerTable:
+        """A release of one number has no groups; raises `QuestionError`."""
+        raise QuestionError(f"a release of one number has no {', '.join(by)} to go by", where="by")
+
+    def std(self, attribute: str, where: Where | None, given: Where | None, level: float) -> Answer:
+        """The standard deviation: the root of the variance and of its interval's ends."""
+        self._check(attribute)
+        self._refuse("where", where)
+        self._refuse("given", given)
+        variance = self.inquiry().variance(level)
+        deviation = math.sqrt(max(variance.estimate, 0.0))
+        error = variance.standard_error
+        return replace(
+            variance,
+            asked="standard deviation",
+            estimate=deviation,
+            low=None if variance.low is None else math.sqrt(variance.low),
+            high=None if variance.high is None else math.sqrt(variance.high),
+            standard_error=None if error is None or not deviation else error / (2 * deviation),
+        )
+
+    def corr(
+        self, first: str, second: str, where: Where | None, given: Where | None, level: float
+    ) -> Answer:
+        """A release of one number has no pairs; raises `QuestionError`."""
+        raise QuestionError(
+            "a release of one number has no second attribute to correlate with", where="corr"
+        )
+
     def quantiles(
         self,
         attribute: str,

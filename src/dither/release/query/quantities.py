@@ -25,14 +25,15 @@ class Sum:
     """The share of people for whom a question holds, or the sum of their numbers.
 
     With `reach` it is the sum of each number's possible distance from the middle of its
-    bin. With a `bound` it is the smallest or largest share, wherever in their bins people
-    are.
+    bin, with `times` that of the products with another attribute's numbers. With a `bound`
+    it is the smallest or largest share, wherever in their bins people are.
     """
 
     who: Node
     of: str | None = None
     reach: bool = False
     bound: Literal["", "least", "most"] = ""
+    times: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,46 @@ class Mean:
 
 
 @dataclass(frozen=True)
+class Deviation:
+    """The standard deviation of an attribute's numbers over people for whom `who` holds."""
+
+    attribute: str
+    who: Node
+
+    @property
+    def base(self) -> Sum:
+        """The people."""
+        return Sum(self.who)
+
+    @property
+    def sums(self) -> list[Sum]:
+        """Sums of the numbers and of their squares."""
+        name, who = self.attribute, self.who
+        return [Sum(who, name), Sum(who, name, times=name)]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's correlation of two attributes' numbers over people for whom `who` holds."""
+
+    first: str
+    second: str
+    who: Node
+
+    @property
+    def base(self) -> Sum:
+        """The people."""
+        return Sum(self.who)
+
+    @property
+    def sums(self) -> list[Sum]:
+        """Sums of both numbers, of their squares and of their product."""
+        pairs = [(self.first, None), (self.second, None), (self.first, self.first)]
+        pairs += [(self.second, self.second), (self.first, self.second)]
+        return [Sum(self.who, name, times=times) for name, times in pairs]
+
+
+@dataclass(frozen=True)
 class Difference:
     """One figure less another."""
 
@@ -92,13 +133,15 @@ class Ratio:
     second: Quantity
 
 
-Quantity = Share | Mean | Difference | Ratio
+Quantity = Share | Mean | Deviation | Correlation | Difference | Ratio
 
 
 def sums_of(quantity: Quantity) -> list[Sum]:
     """The sums in a figure, except that over all people, which is 1."""
     if isinstance(quantity, (Difference, Ratio)):
         return sums_of(quantity.first) + sums_of(quantity.second)
+    if isinstance(quantity, (Deviation, Correlation)):
+        return [*quantity.sums, *([] if quantity.base == Sum(EVERYONE) else [quantity.base])]
     return [found for found in (quantity.top, quantity.base) if found != Sum(EVERYONE)]
 
 
@@ -210,6 +253,8 @@ class Evaluation:
         if isinstance(quantity, Difference):
             (a, to_a), (b, to_b) = self._value(quantity.first), self._value(quantity.second)
             return a - b, to_a - to_b
+        if isinstance(quantity, (Deviation, Correlation)):
+            return self._moments(quantity)
         pair = self._quotient(quantity)
         if pair is None:
             assert not isinstance(quantity, Ratio)
@@ -225,7 +270,7 @@ class Evaluation:
         self, quantity: Quantity
     ) -> tuple[tuple[float, Floats], tuple[float, Floats]] | None:
         """Numerator and denominator; None if the figure is a sum or a difference."""
-        if isinstance(quantity, Difference):
+        if isinstance(quantity, (Difference, Deviation, Correlation)):
             return None
         if isinstance(quantity, Ratio):
             return self._value(quantity.first), self._value(quantity.second)
@@ -234,6 +279,35 @@ class Evaluation:
             if quantity.base == Sum(EVERYONE)
             else (self.sum(quantity.top), self.sum(quantity.base))
         )
+
+    def _moments(self, quantity: Deviation | Correlation) -> tuple[float, Floats]:
+        """A function of means of numbers and products, with its gradient (delta method)."""
+        base, to_base = self.sum(quantity.base)
+        if abs(base) <= self.reach * self.error(to_base) or base == 0:
+            self.divisor_unsure = True
+            return math.nan, to_base
+        means, gradients = [], []
+        for asked in quantity.sums:
+            total, to_total = self.sum(asked)
+            means.append(total / base)
+            gradients.append((to_total - total / base * to_base) / base)
+        count = 1 if isinstance(quantity, Deviation) else 2
+        variances, to_variances = [], []
+        for i in range(count):
+            variances.append(means[count + i] - means[i] ** 2)
+            to_variances.append(gradients[count + i] - 2 * means[i] * gradients[i])
+        if min(variances) <= 0:
+            # Noise can make an estimated variance negative: nothing is known then.
+            self.divisor_unsure = True
+            return (0.0 if count == 1 else math.nan), np.zeros_like(to_base)
+        if count == 1:
+            deviation = math.sqrt(variances[0])
+            return deviation, to_variances[0] / (2 * deviation)
+        scale = math.sqrt(variances[0] * variances[1])
+        value = (means[4] - means[0] * means[1]) / scale
+        to_product = gradients[4] - means[0] * gradients[1] - means[1] * gradients[0]
+        relative = to_variances[0] / variances[0] + to_variances[1] / variances[1]
+        return value, to_product / scale - value / 2 * relative
 
     def _fieller(
         self, top: tuple[float, Floats], base: tuple[float, Floats]
