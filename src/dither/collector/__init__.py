@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dither.collector.campaigns import Campaigns as Campaigns
     from dither.collector.campaigns import NoCampaign as NoCampaign
     from dither.collector.campaigns import read_counted as read_counted
+    from dither.collector.clock import ClockSkew as ClockSkew
     from dither.collector.closer import Closer as Closer
     from dither.collector.collector import Collector as Collector
     from dither.collector.connections import room_for_connections as room_for_connections
@@ -67,6 +68,7 @@ _HOMES = {
     "Batch": "store",
     "CampaignSpec": "spec",
     "Campaigns": "campaigns",
+    "ClockSkew": "clock",
     "Closer": "closer",
     "Collector": "collector",
     "CollectorServer": "serving",

@@ -32,6 +32,7 @@ from dither.collector.problems import (
     json_response,
     outcome_problem,
     problem,
+    retries,
 )
 from dither.collector.releases import release_routes
 from dither.collector.rounds import PublicCampaign
@@ -89,6 +90,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         admin_key: The operator's key.
         pages: Adds pages for people.
     """
+    retries.forget()
     collector.keys.adopt(admin_key)
     access = Access(collector)
 

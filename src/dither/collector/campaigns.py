@@ -18,7 +18,6 @@ import json
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -116,7 +115,7 @@ class Campaigns:
         store: Where campaigns are kept.
         compare: Called with each tally taken at a closing, to check a running tally.
         in_turn: Runs a write in the order of all writes.
-        clock: Seconds since 1970.
+        clock: Seconds since 1970; the store's time by default.
     """
 
     def __init__(
@@ -124,10 +123,10 @@ class Campaigns:
         store: Store,
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
-        self._clock = clock
+        self._clock = clock or store.now
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
@@ -228,7 +227,7 @@ class Campaigns:
             if stored.state is State.DRAFT:
                 self._open_draft(live)
             elif stored.state is State.CLOSING:
-                self._reopen(stored)
+                self._revoke_closing(live)
             elif stored.state is not State.OPEN:
                 raise StateError(
                     f"campaign {campaign} is {stored.state.value}; it cannot be opened again"
@@ -241,7 +240,7 @@ class Campaigns:
         number: int,
         counted: CountedElsewhere | None = None,
         hold: bool = False,
-        scheduled: bool = False,
+        reason: str = "",
     ) -> Live:
         """Close a round, take its tally and open the next one, if the protocol has one.
 
@@ -252,7 +251,8 @@ class Campaigns:
             number: The round.
             counted: A tally to take instead of counting the stored reports.
             hold: Only stop taking reports, and wait for a tally.
-            scheduled: The closing is automatic, and leaves a held round alone.
+            reason: Why the round closes automatically; empty for an operator's closing. An
+                automatic closing leaves a held round alone.
         """
         with self._turn(campaign):
             live = self.refresh(campaign)
@@ -270,10 +270,10 @@ class Campaigns:
                 raise StateError(
                     f"the tally is of another plan; round {number} stays {stored.state.value}"
                 )
-            if scheduled and live.rounds[number].held:
+            if reason and live.rounds[number].held:
                 return live
             if stored.state is State.OPEN or (hold and not live.rounds[number].held):
-                live = self._begin_closing(live, hold)
+                live = self._begin_closing(live, hold, reason)
             if hold:
                 return live
             if counted is not None:
@@ -282,11 +282,13 @@ class Campaigns:
             self._take_tally(live, counted)
             return self.refresh(campaign)
 
-    def _begin_closing(self, live: Live, hold: bool) -> Live:
+    def _begin_closing(self, live: Live, hold: bool, reason: str) -> Live:
         """Stop taking reports in the current round."""
         stored = live.stored
         closing = _step(stored, State.CLOSING, "closing")
-        moved = self._store.move(replace(closing, held=hold))
+        moved = self._store.move(replace(closing, held=hold, reason=reason))
+        if moved and reason:
+            _log_closing(stored, reason)
         live = self.refresh(stored.id)
         # A full round stops its intake without waiting for its turn: continue from there.
         is_closing = (live.stored.state, live.stored.round) == (State.CLOSING, stored.round)
@@ -294,8 +296,8 @@ class Campaigns:
             raise _moved(stored.id)
         return live
 
-    def stop_intake(self, campaign: str, number: int) -> None:
-        """Take no more reports in a round that is full: the first step of `close_round`.
+    def stop_intake(self, campaign: str, number: int, reason: str) -> None:
+        """Take no more reports in a round that is due: the first step of `close_round`.
 
         It waits for no other operation: an operation in progress closes the round itself, or
         the count of moves decides.
@@ -307,7 +309,9 @@ class Campaigns:
         try:
             stored = self.get(campaign).stored
             if (stored.state, stored.round) == (State.OPEN, number):
-                self._store.move(_step(stored, State.CLOSING, "closing"))
+                closing = replace(_step(stored, State.CLOSING, "closing"), reason=reason)
+                if self._store.move(closing):
+                    _log_closing(stored, reason)
                 self.refresh(campaign)
         finally:
             lock.release()
@@ -456,6 +460,16 @@ class Campaigns:
         closes = live.spec.round_closes(live.plans[0], first.start, self._clock())
         self._move(replace(_step(stored, State.OPEN, "open"), closes=closes))
 
+    def _revoke_closing(self, live: Live) -> None:
+        """Open a closing round again for an operator.
+
+        A round whose time is over would close again at once: it no longer closes at a time.
+        """
+        current = live.rounds[live.stored.round]
+        over = current.closes is not None and self._clock() >= current.closes
+        reopened = _step(live.stored, State.OPEN, "open")
+        self._move(replace(reopened, open_ended=over and not current.held))
+
     def _reopen(self, stored: StoredCampaign) -> None:
         self._move(_step(stored, State.OPEN, "open"))
 
@@ -489,6 +503,17 @@ def _step(stored: StoredCampaign, to_state: State, round_state: str | None = Non
     """Return a transition of the campaign as it is now that stays in its round."""
     at = stored.round
     return Move(stored.id, stored.state, at, to_state, at, round_state, moves=stored.moves)
+
+
+def _log_closing(stored: StoredCampaign, reason: str) -> None:
+    """Log an automatic closing with its day: its time may be that of the last report."""
+    log.warning(
+        "round %d of campaign %s closes automatically: %s",
+        stored.round,
+        stored.id,
+        reason,
+        extra={"day_only": True},
+    )
 
 
 def _moved(campaign: str) -> StateError:

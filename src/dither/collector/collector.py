@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from dither.collector import limits
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
+from dither.collector.clock import DatabaseClock
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys, Sessions
 from dither.collector.live import LiveProgress
@@ -107,7 +108,8 @@ class Collector:
         store: Where campaigns and reports are kept.
         queue_reports: Reports that may wait to be written before uploads are refused.
         counters: Folder in which the workers of one machine share their metrics.
-        clock: Seconds since 1970.
+        clock: The machine's clock, seconds since 1970. It must agree with the database's time.
+        undo_seconds: How long a closing by date can be undone.
         public_url: The address that participants and readers use. Pages never repeat a
             Host header instead.
     """
@@ -119,7 +121,10 @@ class Collector:
         counters: Path | None = None,
         clock: Callable[[], float] = time.time,
         public_url: str | None = None,
+        undo_seconds: float = limits.UNDO_SECONDS,
     ) -> None:
+        self.clock = DatabaseClock(store, clock)
+        self.clock.check()
         self.store = store
         self.public_url = public_url
         self.writer: Writer[_Waiter] = Writer(
@@ -131,8 +136,15 @@ class Collector:
         )
         self.tallies = store.running_tally(self._plan_of, self.writer.call)
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
-        self.campaigns = Campaigns(store, self._compare, self.writer.call, clock)
-        self.closer = Closer(self.campaigns, store, clock, enqueue=self.writer.enqueue)
+        self.campaigns = Campaigns(store, self._compare, self.writer.call, self.clock)
+        self.closer = Closer(
+            self.campaigns,
+            store,
+            self.clock,
+            enqueue=self.writer.enqueue,
+            check_clock=self.clock.check,
+            undo_seconds=undo_seconds,
+        )
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
         self.live = LiveProgress(self.campaigns, store, self.sessions.valid)

@@ -423,6 +423,13 @@ class PostgresStore(SqlStore):
         execute(f"ALTER TABLE reports ATTACH PARTITION {table} FOR VALUES IN ({key:d})")
         execute(f"ALTER TABLE {table} DROP CONSTRAINT of_round")
 
+    def now(self) -> float:
+        with self._read(limits.ANSWER_SECONDS) as connection:
+            seconds = connection.exec_driver_sql(
+                "SELECT extract(epoch FROM clock_timestamp())::float8"
+            ).scalar_one()
+        return float(seconds)
+
     def _check_writable(self) -> None:
         with self._engine.connect() as connection:
             connection.exec_driver_sql(_CHECK_WRITABLE)

@@ -42,6 +42,7 @@ import uvicorn
 
 from dither.collector import limits
 from dither.collector.app import Pages, make_app
+from dither.collector.clock import DatabaseClock
 from dither.collector.collector import Collector
 from dither.collector.connections import Connections, GuardedProtocol, room_for_connections
 from dither.collector.metrics import Metrics
@@ -434,7 +435,11 @@ def serve_workers(
     _log_to_stderr()
     # A wrong option fails here once, not in every worker again and again.
     room_for_connections(connections)
-    open_store(store).close()
+    opened = open_store(store)
+    try:
+        DatabaseClock(opened).check()
+    finally:
+        opened.close()
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
     workers = _Workers(
         _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url)

@@ -120,6 +120,10 @@ class SqlStore(ABC):
         """Translate a driver's error into one of the store's, without stored values."""
 
     @abstractmethod
+    def now(self) -> float:
+        """Return the database's time in seconds since 1970."""
+
+    @abstractmethod
     def _check_writable(self) -> None:
         """Raise unless reports could be stored now."""
 
@@ -284,7 +288,7 @@ class SqlStore(ABC):
             "tally": move.tally,
             "held": int(move.held),
         }
-        if move.closes is not None:
+        if move.closes is not None or move.open_ended:
             values["closes"] = move.closes
         of_round = (rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
         connection.execute(sa.update(rounds).where(*of_round).values(values))

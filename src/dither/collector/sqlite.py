@@ -12,6 +12,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ class SqliteStore(SqlStore):
         _keep_private(self._path)
         self._lock_file: int | None = _lock(self._path)
         self._identity = _identity(self._path)
+        self._opened = time.time(), _elapsed()
         self._turn = threading.RLock()
         self._tidying: list[sqlite3.Connection] = []
         engine = sa.create_engine(
@@ -136,6 +138,15 @@ class SqliteStore(SqlStore):
             finally:
                 self._tidying.remove(driver)
 
+    def now(self) -> float:
+        """Return the machine's time at the opening plus the time since.
+
+        SQLite has no clock of its own. This one does not follow the machine's clock when it
+        jumps, so a jump is noticed.
+        """
+        wall, elapsed = self._opened
+        return wall + _elapsed() - elapsed
+
     def _check_writable(self) -> None:
         """Check the space on the disk, and that a writing transaction can begin."""
         if shutil.disk_usage(self._path.parent).free < self._min_free:
@@ -189,6 +200,13 @@ class SqliteStore(SqlStore):
         if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, defects):
             return StoreUnavailable(f"the database failed: {cause}")
         return store_failure(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
+
+
+def _elapsed() -> float:
+    """Return seconds that only increase, also while the machine is suspended."""
+    if hasattr(time, "CLOCK_BOOTTIME"):  # Linux
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 def _make_durable(driver: sqlite3.Connection) -> None:

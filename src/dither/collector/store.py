@@ -148,6 +148,8 @@ class Move:
             revoked could end a later closing.
         held: Round `from_round` waits for a tally counted outside the collector.
         closes: Time at which round `from_round` closes automatically, if known from now on.
+        open_ended: Round `from_round` no longer closes at a time.
+        reason: Why the collector makes an automatic transition, for the audit log.
     """
 
     campaign: str
@@ -163,12 +165,15 @@ class Move:
     moves: int | None = None
     held: bool = False
     closes: float | None = None
+    open_ended: bool = False
+    reason: str = ""
 
     @property
     def description(self) -> str:
         """The transition in words, for the audit log."""
         before = f"{self.from_state.value}, round {self.from_round}"
-        return f"{before}, to {self.to_state.value}, round {self.to_round}"
+        after = f"{self.to_state.value}, round {self.to_round}"
+        return f"{before}, to {after}" + (f": {self.reason}" if self.reason else "")
 
 
 class Position(NamedTuple):
@@ -232,6 +237,9 @@ class Store(Protocol):
             plan_of: Finds the plan of a campaign's round.
             in_turn: Runs a function in the collector's writing thread.
         """
+
+    def now(self) -> float:
+        """Return the database's time in seconds since 1970; it decides all dates."""
 
     def positions(self) -> dict[str, Position]:
         """Return the position of every campaign."""
