@@ -591,6 +591,7 @@ def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) ->
         "contact",
         "closes",
         "closes_at_reports",
+        "delete_reports_after",
         "assignment",
         "listed",
         "consumers",

@@ -1,4 +1,4 @@
-"""Dates are decided by the database's time, and a wrong clock ends no campaign."""
+"""Dates are decided by the database's time: when rounds close, and when reports are deleted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from collector_harness import describe, report_of, token_of, until
+from collector_harness import (
+    Caller,
+    ServerThread,
+    describe,
+    envelope_of,
+    plan_of,
+    report_of,
+    token_of,
+    until,
+)
 
-from dither.collector import ClockSkew, Collector, State, Store, limits
+from dither.collector import Campaigns, ClockSkew, Collector, State, Store, limits
 from dither.reports import Envelope
 
 Opening = Callable[[], Store]
@@ -151,3 +160,63 @@ def test_a_closing_by_number_has_its_reason(open_store: Opening) -> None:
     details = [entry.detail for entry in collector.store.audit.entries(campaign)]
     assert "open, round 0, to closing, round 0: it has its number of reports, 6" in details
     collector.stop()
+
+
+def test_reports_are_deleted_days_after_the_release(open_store: Opening) -> None:
+    store = open_store()
+    days = 0.0
+    real = store.now
+    store.now = lambda: real() + days * DAY  # type: ignore[method-assign]
+    campaigns = Campaigns(store)
+    kept, gone = (
+        campaigns.create(describe(method="independent", delete_reports_after=after)).stored.id
+        for after in (None, 7)
+    )
+    for campaign in (kept, gone):
+        current = campaigns.get(campaign).open_round
+        assert current is not None
+        reports = tuple(
+            report_of(current.plan, current.campaign_bytes, token_of(i)) for i in range(200)
+        )
+        batch = current.judge(Envelope(current.campaign_bytes, 0, reports)).batch
+        store.add_reports([batch])
+        assert campaigns.delete_expired_reports() == []
+        campaigns.close_round(campaign, 0)
+        campaigns.finalise(campaign, rows=10)
+    tally = campaigns.get(gone).rounds[0].tally
+    assert campaigns.delete_expired_reports() == []
+    days = 6.0
+    assert campaigns.delete_expired_reports() == []
+    days = 7.0
+    assert Campaigns(store).delete_expired_reports() == [gone]
+    assert campaigns.delete_expired_reports() == [gone], "another collector did it"
+    assert campaigns.delete_expired_reports() == []
+    assert [store.count(each, 0) for each in (kept, gone)] == [200, 0]
+    live = campaigns.refresh(gone)
+    assert (live.rounds[0].tally, live.counted(0)) == (tally, 200)
+    assert store.release(gone) is not None
+    assert store.untidied(gone) == set()
+    entries = [entry for entry in store.audit.entries(gone) if entry.what == "delete-reports"]
+    assert [entry.who for entry in entries] == ["(collector)"]
+    campaigns.delete(gone)
+    assert campaigns.ids() == [kept]
+
+
+def test_a_collector_deletes_reports_and_its_status_keeps_their_number(
+    open_store: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DELETION_SECONDS", 0.1)
+    server = ServerThread(open_store())
+    caller = Caller(server.url)
+    campaign = caller.create(method="independent", delete_reports_after=0)
+    body = envelope_of(
+        campaign, plan_of(caller.announcement(campaign)), [token_of(i) for i in range(200)]
+    )
+    assert caller.upload(campaign, body).status == 201
+    assert caller.admin("POST", f"/{campaign}/close-round", {"round": 0}).status == 200
+    assert server.collector.store.count(campaign, 0) == 200
+    assert caller.admin("POST", f"/{campaign}/finalise", {"rows": 10}).status == 200
+    until(lambda: server.collector.store.count(campaign, 0) == 0)
+    assert caller.status(campaign)["rounds"][0]["reports"] == 200
+    caller.connection.close()
+    server.stop()

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from dither.collector.answering import Question as Question
     from dither.collector.app import make_app as make_app
     from dither.collector.audit import acting as acting
+    from dither.collector.backup import StoreContents as StoreContents
+    from dither.collector.backup import back_up as back_up
+    from dither.collector.backup import check_store as check_store
+    from dither.collector.backup import restore_store as restore_store
     from dither.collector.campaigns import Campaigns as Campaigns
     from dither.collector.campaigns import NoCampaign as NoCampaign
     from dither.collector.campaigns import read_counted as read_counted
@@ -98,6 +102,7 @@ _HOMES = {
     "State": "store",
     "Store": "store",
     "StoreBusy": "store",
+    "StoreContents": "backup",
     "StoreFailure": "store",
     "StoreFull": "store",
     "StoreUnavailable": "store",
@@ -110,11 +115,14 @@ _HOMES = {
     "add_pages": "pages",
     "admin_key": "serving",
     "listen": "serving",
+    "back_up": "backup",
+    "check_store": "backup",
     "make_app": "app",
     "make_release": "finished",
     "open_store": "serving",
     "read_counted": "campaigns",
     "rebuild": "tallies",
+    "restore_store": "backup",
     "room_for_connections": "connections",
     "serve": "serving",
     "serve_workers": "serving",

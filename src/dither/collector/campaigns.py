@@ -99,6 +99,11 @@ class Live:
         """The plan of each round so far."""
         return [plan_from_json(r.plan) for r in self.rounds]
 
+    def counted(self, number: int) -> int:
+        """Return the participants in the tally of a closed round; 0 without a tally."""
+        tally = self.rounds[number].tally
+        return 0 if tally is None else tally_from_bytes(tally).participants
+
     def is_over(self, number: int) -> bool:
         """Return whether the round existed and its tally was taken."""
         return number < len(self.rounds) and self.rounds[number].state == "closed"
@@ -130,6 +135,7 @@ class Campaigns:
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
+        self._without_reports: set[str] = set()  # finalised campaigns whose reports are deleted
         self._turns: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for stored in store.campaigns():
@@ -355,7 +361,7 @@ class Campaigns:
                 restore(live.stored.machine), people, live.spec, rows, campaign, days
             )
             made = _step(live.stored, State.FINALISED)
-            self._move(replace(made, release=zip_release(release)))
+            self._move(replace(made, release=zip_release(release), finalised=self._today()))
             return self.refresh(campaign)
 
     def delete(self, campaign: str) -> None:
@@ -379,6 +385,22 @@ class Campaigns:
                     campaign,
                 )
             self._forget(campaign)
+
+    def delete_expired_reports(self) -> list[str]:
+        """Delete reports whose days after the release are over; return their campaigns."""
+        deleted = []
+        for campaign in self.ids():
+            live = self.get(campaign)
+            days = live.spec.delete_reports_after
+            if days is None or live.stored.state is not State.FINALISED:
+                continue
+            if campaign in self._without_reports:
+                continue
+            finalised_by = self._today(days)
+            if self._store.delete_reports(campaign, finalised_by, self._today()):
+                self._without_reports.add(campaign)
+                deleted.append(campaign)
+        return deleted
 
     def release(self, campaign: str) -> bytes:
         """Return the release of a finalised campaign, a zip file of its folder."""
@@ -486,8 +508,9 @@ class Campaigns:
         with lock, self._store.turn(campaign):
             yield
 
-    def _today(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+    def _today(self, days_ago: int = 0) -> str:
+        seconds = self._clock() - days_ago * 86_400
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
     def _load(self, stored: StoredCampaign) -> Live:
         described = {key: value for key, value in stored.spec.items() if key != "created"}

@@ -243,18 +243,28 @@ class Collector:
                 self._ending.wait(_WATCH_SECONDS)
 
     def _close_due(self) -> None:
-        """Close rounds that are due."""
+        """Close rounds that are due, and delete reports whose days are over."""
+        next_deletion = 0.0
         while not self._ending.is_set():
             self.closer.due.wait(_CLOSER_SECONDS)
             try:
                 if not self._ending.is_set():
                     self.closer.close_due()
+                if time.monotonic() >= next_deletion and not self._ending.is_set():
+                    next_deletion = time.monotonic() + limits.DELETION_SECONDS
+                    self._delete_expired_reports()
             except Exception as error:  # this thread must live as long as rounds may come due
                 if self._ending.is_set():
                     return
                 if not isinstance(error, DitherError):
                     log.error("rounds that are due could not be closed: %s", type(error).__name__)
                 self._ending.wait(_WATCH_SECONDS)
+
+    def _delete_expired_reports(self) -> None:
+        """Delete reports whose days after the release are over, if the clock is right."""
+        self.clock.check()
+        for campaign in self.campaigns.delete_expired_reports():
+            log.warning("the reports of campaign %s are deleted", campaign)
 
     def _plan_of(self, campaign: str, number: int) -> Plan:
         return self.campaigns.get(campaign).plans[number]

@@ -26,6 +26,10 @@ Transaction = Callable[[float], AbstractContextManager[Connection]]
 VERSION = 4
 # With the round's key, the name of the fact that its files may show the order of arrival.
 UNTIDIED = "untidied round "
+# With the campaign's id, the name of the fact that its reports were deleted, with the day.
+REPORTS_DELETED = "reports deleted "
+# With the campaign's id, the name of the day on which it was finalised.
+FINALISED = "finalised "
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)

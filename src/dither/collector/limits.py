@@ -56,6 +56,7 @@ CLOCK_SECONDS = 10.0  # between two readings of the database's time
 # After a round was closed by its date, how long an operator can open it again before its
 # tally is taken.
 UNDO_SECONDS = 600.0
+DELETION_SECONDS = 60.0  # between two looks for reports to delete
 
 # Running tallies.
 TALLY_PAGE = 1 << 14  # reports read at a time while a running tally is counted

@@ -285,10 +285,12 @@ class LiveProgress:
         watcher.seen = watched.version
 
     def _compute(self, campaign: str, earlier: list[int]) -> Progress:
-        stored = self._campaigns.get(campaign).stored
+        live = self._campaigns.get(campaign)
+        stored = live.stored
         answers = self._store.answers(campaign, stored.round)
         while len(earlier) < stored.round:
-            earlier.append(self._store.count(campaign, len(earlier)))
+            number = len(earlier)
+            earlier.append(self._store.count(campaign, number) or live.counted(number))
         return Progress(
             campaign=campaign,
             state=stored.state.value,

@@ -21,6 +21,8 @@ from dither.collector import limits
 from dither.collector.audit import AuditLog, note
 from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
+    FINALISED,
+    REPORTS_DELETED,
     UNTIDIED,
     bring_up_to_date,
     campaigns,
@@ -149,6 +151,10 @@ class SqlStore(ABC):
         """Remove the reports of a round that is deleted."""
         connection.execute(sa.delete(reports).where(reports.c.round_key == key))
 
+    def _empty_reports(self, connection: Connection, key: int) -> None:
+        """Remove the reports of a round that stays."""
+        connection.execute(sa.delete(reports).where(reports.c.round_key == key))
+
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
         """Notify other collectors, at the commit, that a campaign was created or moved."""
 
@@ -274,6 +280,9 @@ class SqlStore(ABC):
                 self._move_round(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
+            if move.finalised is not None:
+                name = f"{FINALISED}{move.campaign}"
+                connection.execute(sa.insert(facts).values(name=name, value=move.finalised))
             note(connection, move.to_state.value, move.campaign, move.description)
             self._announce(connection, move.campaign)
             return True
@@ -314,11 +323,44 @@ class SqlStore(ABC):
         for key in keys:
             self._drop_reports(connection, key)
         clear_untidied(connection, keys)
+        of_campaign = [f"{FINALISED}{campaign}", f"{REPORTS_DELETED}{campaign}"]
+        connection.execute(sa.delete(facts).where(facts.c.name.in_(of_campaign)))
         connection.execute(sa.delete(running).where(running.c.round_key.in_(keys)))
         for table in (publications, rounds, tokens):
             connection.execute(sa.delete(table).where(table.c.campaign == campaign))
         connection.execute(sa.delete(campaigns).where(c.id == campaign))
         note(connection, "delete", campaign, f"it was {state}")
+        return True
+
+    def delete_reports(self, campaign: str, finalised_by: str, today: str) -> bool:
+        with self._write(limits.WORK_SECONDS) as connection:
+            c = campaigns.c
+            finalised = sa.select(c.id).where(c.id == campaign, c.state == State.FINALISED.value)
+            if connection.scalar(finalised.with_for_update()) is None:
+                return False
+            if _fact(connection, f"{REPORTS_DELETED}{campaign}") is not None:
+                return True
+            day = _fact(connection, f"{FINALISED}{campaign}")
+            if day is None:  # finalised by an earlier version: its days begin today
+                name = f"{FINALISED}{campaign}"
+                connection.execute(sa.insert(facts).values(name=name, value=today))
+                day = today
+            if day > finalised_by:
+                return False
+            query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign)
+            keys = list(connection.scalars(query))
+            marks = [f"{UNTIDIED}{key}" for key in keys]
+            connection.execute(sa.delete(facts).where(facts.c.name.in_(marks)))
+            for key, mark in zip(keys, marks, strict=True):
+                self._empty_reports(connection, key)
+                connection.execute(
+                    sa.insert(facts).values(name=mark, value="its files may hold deleted reports")
+                )
+            connection.execute(sa.delete(tokens).where(tokens.c.campaign == campaign))
+            name = f"{REPORTS_DELETED}{campaign}"
+            connection.execute(sa.insert(facts).values(name=name, value=today))
+            note(connection, "delete-reports", campaign, f"finalised on {day}")
+        self._tidy(set(keys))
         return True
 
     def release(self, campaign: str) -> bytes | None:
@@ -544,6 +586,11 @@ class SqlStore(ABC):
                 f"campaign {campaign} has no round {number}", where="round", value=number
             )
         return key
+
+
+def _fact(connection: Connection, name: str) -> str | None:
+    value: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+    return value
 
 
 def until_unread(unread: Callable[[], bool]) -> None:

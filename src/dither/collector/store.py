@@ -150,6 +150,7 @@ class Move:
         closes: Time at which round `from_round` closes automatically, if known from now on.
         open_ended: Round `from_round` no longer closes at a time.
         reason: Why the collector makes an automatic transition, for the audit log.
+        finalised: The day on which the campaign is finalised.
     """
 
     campaign: str
@@ -167,6 +168,7 @@ class Move:
     closes: float | None = None
     open_ended: bool = False
     reason: str = ""
+    finalised: str | None = None
 
     @property
     def description(self) -> str:
@@ -275,6 +277,20 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailable, StoreFull: The files could not be rewritten now.
+        """
+
+    def delete_reports(self, campaign: str, finalised_by: str, today: str) -> bool:
+        """Delete reports and token hashes of a campaign that was finalised by a day.
+
+        Tallies and release stay. The files hold none of its reports afterwards.
+
+        Args:
+            campaign: The campaign.
+            finalised_by: The latest day of finalising, in ISO format.
+            today: The day to record.
+
+        Returns:
+            Whether the reports are deleted, now or before.
         """
 
     def release(self, campaign: str) -> bytes | None:
