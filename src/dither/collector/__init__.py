@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dither.collector.publications import Publications as Publications
     from dither.collector.questions import Questions as Questions
     from dither.collector.serving import CollectorServer as CollectorServer
+    from dither.collector.serving import JsonFormatter as JsonFormatter
     from dither.collector.serving import admin_key as admin_key
     from dither.collector.serving import listen as listen
     from dither.collector.serving import open_store as open_store
@@ -77,6 +78,7 @@ _HOMES = {
     "Collector": "collector",
     "CollectorServer": "serving",
     "Credential": "keys",
+    "JsonFormatter": "serving",
     "Keys": "keys",
     "LocalTallies": "tallies",
     "Metrics": "metrics",

@@ -234,6 +234,7 @@ def _public_routes(collector: Collector) -> APIRouter:
     @routes.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Read the metrics in Prometheus' text format."""
+        await collector.measure()
         return Response(collector.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @routes.get("/docs", include_in_schema=False)

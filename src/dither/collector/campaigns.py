@@ -18,6 +18,7 @@ import json
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -121,6 +122,7 @@ class Campaigns:
         compare: Called with each tally taken at a closing, to check a running tally.
         in_turn: Runs a write in the order of all writes.
         clock: Seconds since 1970; the store's time by default.
+        took: Called with the seconds that each closing took.
     """
 
     def __init__(
@@ -129,7 +131,9 @@ class Campaigns:
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
         clock: Callable[[], float] | None = None,
+        took: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        self._took = took
         self._store = store
         self._clock = clock or store.now
         self._compare = compare
@@ -284,8 +288,18 @@ class Campaigns:
                 return live
             if counted is not None:
                 self._check_counted(live, counted)
+            begun = time.monotonic()
             self._tidy(live)
             self._take_tally(live, counted)
+            seconds = time.monotonic() - begun
+            self._took(seconds)
+            log.info(
+                "round %d of campaign %s is closed; that took %.1f s",
+                number,
+                campaign,
+                seconds,
+                extra={"day_only": True},
+            )
             return self.refresh(campaign)
 
     def _begin_closing(self, live: Live, hold: bool, reason: str) -> Live:

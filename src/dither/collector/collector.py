@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +23,15 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
-from dither.collector.store import Batch, Outcome, State, Store, StoreUnavailable
+from dither.collector.store import (
+    Batch,
+    Outcome,
+    State,
+    Store,
+    StoreFailure,
+    StoreFull,
+    StoreUnavailable,
+)
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import DitherError
 from dither.reports import Plan, decode
@@ -31,6 +40,8 @@ from dither.tally import RoundTally
 T = TypeVar("T")
 _Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
+_SCRAPE_SECONDS = 1.0  # how long a scrape waits for the store
+_MEASURE_SECONDS = 10.0  # between two counts of untidied rounds
 _CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
 # Between two refreshes from a shared store, in case a notification is lost.
 _WATCH_SECONDS = 0.5
@@ -136,7 +147,11 @@ class Collector:
         )
         self.tallies = store.running_tally(self._plan_of, self.writer.call)
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
-        self.campaigns = Campaigns(store, self._compare, self.writer.call, self.clock)
+        self.metrics.store_ready.set(1)
+        self.metrics.clock_skew.set_function(lambda: self.clock.skew)
+        self.campaigns = Campaigns(
+            store, self._compare, self.writer.call, self.clock, self.metrics.closing
+        )
         self.closer = Closer(
             self.campaigns,
             store,
@@ -154,6 +169,7 @@ class Collector:
         self._waiters: set[_Waiter] = set()
         self._lookups = _Lookups(store)
         self._check: Future[None] | None = None
+        self._next_measure = 0.0
         self._refresh: Future[None] | None = None
         self._ending = threading.Event()
         if counters is not None:
@@ -309,12 +325,38 @@ class Collector:
         Concurrent callers share one check.
         """
         if self._check is None or self._check.done():
-            self._check = _in_background(self.store.check, "dither-check")
+            self._check = _in_background(self._check_store, "dither-check")
         try:
             async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._check)
         except TimeoutError:
             raise _no_answer() from None
+
+    def _check_store(self) -> None:
+        try:
+            self.store.check()
+        except Exception:
+            self.metrics.store_ready.set(0)
+            raise
+        self.metrics.store_ready.set(1)
+
+    async def measure(self) -> None:
+        """Update the metrics that need the store; without an answer they stay as they are."""
+        try:
+            async with asyncio.timeout(_SCRAPE_SECONDS):
+                await self.check()
+        except (TimeoutError, StoreUnavailable, StoreFull, StoreFailure):
+            self.metrics.store_ready.set(0)
+            return
+        now = asyncio.get_running_loop().time()
+        if now < self._next_measure:
+            return
+        self._next_measure = now + _MEASURE_SECONDS
+        with suppress(StoreUnavailable, StoreFailure):
+            self.metrics.untidied.set(await asyncio.to_thread(self._count_untidied))
+
+    def _count_untidied(self) -> int:
+        return sum(len(self.store.untidied(campaign)) for campaign in self.campaigns.ids())
 
     def running_tally(self, campaign: str) -> RoundTally:
         """Return the tally of everything committed in the open round so far."""
