@@ -162,7 +162,9 @@ class Collector:
         )
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
-        self.live = LiveProgress(self.campaigns, store, self.sessions.valid)
+        self.live = LiveProgress(
+            self.campaigns, store, self.sessions.valid, in_turn=self.writer.call
+        )
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store is closed
@@ -288,10 +290,12 @@ class Collector:
     def _committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
         self.tallies.committed(batch, outcomes)
         self.closer.committed(batch, outcomes)
+        self.live.committed(batch, outcomes)
 
     def _commit_unknown(self, batch: Batch) -> None:
         self.tallies.forget(batch.campaign, batch.round)
         self.closer.commit_unknown(batch)
+        self.live.forget(batch.campaign, batch.round)
 
     def _share_counters(self) -> None:
         while not self._ending.wait(_COUNTERS_SECONDS):

@@ -246,6 +246,7 @@ class PostgresStore(SqlStore):
 
     shared = True
     _driver_error = psycopg.Error
+    _one_snapshot: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ"}
 
     def __init__(self, url: str) -> None:
         self._closed = threading.Event()

@@ -81,12 +81,14 @@ class SqlStore(ABC):
         _keep_state: SQL added to the query of a round's state, after the table's name and at
             the end, so that the state cannot change while reports are added.
         _await_adding: The same to wait for every transaction that holds the state so.
+        _one_snapshot: Options of a connection whose statements all see the same state.
     """
 
     shared = False
     _driver_error: type[Exception]
     _keep_state = ("", "")
     _await_adding = ("", "")
+    _one_snapshot: Mapping[str, Any] = {}
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -505,13 +507,17 @@ class SqlStore(ABC):
         with self._read(limits.WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
 
-    def answers(self, campaign: str, number: int) -> dict[int, int]:
+    def answers(self, campaign: str, number: int, in_turn: InTurn | None = None) -> dict[int, int]:
         key = self.round_key(campaign, number)
         query = sa.text(
             f"SELECT question, count(*) FROM {self._table(key)} "
             "WHERE round_key = :key GROUP BY question"
         )
-        with self._read(limits.WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as plain:
+            connection = plain.execution_options(**self._one_snapshot)
+            if in_turn is not None:
+                # The first statement fixes what the transaction sees.
+                in_turn(lambda: connection.execute(sa.select(facts.c.name).limit(1)).all())
             counts = connection.execute(query, {"key": key})
             return {int(question): int(count) for question, count in counts}
 

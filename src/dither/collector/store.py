@@ -313,8 +313,15 @@ class Store(Protocol):
     def count(self, campaign: str, number: int) -> int:
         """Return the number of reports of a round."""
 
-    def answers(self, campaign: str, number: int) -> dict[int, int]:
-        """Return the number of reports by question; -1 means reports that answer all of them."""
+    def answers(self, campaign: str, number: int, in_turn: InTurn | None = None) -> dict[int, int]:
+        """Return the number of reports by question; -1 means reports that answer all of them.
+
+        Args:
+            campaign: The campaign.
+            number: The round.
+            in_turn: Fixes the moment of the count: all reports committed before the function
+                passed to it runs are counted, and none that this process commits later.
+        """
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """Return the number of reports and their digest as `dither.tally.counting` defines it."""
