@@ -299,6 +299,15 @@ class PostgresStore(SqlStore):
         lock = (self._schema, _LAYOUT_LOCK)
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s, %s)", lock)
 
+    def _others_running(self, connection: Connection) -> bool:
+        """Look for sessions that listen, as one of every collector since layout 2 does."""
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND query = %s"
+        )
+        listening = connection.exec_driver_sql(query, (f"LISTEN {self._channel}",)).scalar_one()
+        return int(listening) > 0
+
     def _round_created(self, connection: Connection, key: int) -> None:
         add_partition(connection, key)
 

@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -102,7 +102,7 @@ class SqlStore(ABC):
         self._round_locked = _round_query(*self._await_adding)
         with self._write(limits.LAYOUT_SECONDS) as connection:
             self._lock_layout(connection)
-            bring_up_to_date(connection)
+            bring_up_to_date(connection, partial(self._others_running, connection))
         self._tidy_left_over()
 
     # --- what depends on the database -----------------------------------------------------
@@ -145,6 +145,10 @@ class SqlStore(ABC):
 
     def _lock_layout(self, connection: Connection) -> None:  # noqa: B027
         """Keep others from creating or changing tables until the transaction ends."""
+
+    def _others_running(self, connection: Connection) -> bool:
+        """Return whether other collectors use the database."""
+        return False
 
     def _round_created(self, connection: Connection, key: int) -> None:  # noqa: B027
         """Prepare storage for the reports of a new round."""
