@@ -68,8 +68,8 @@ class SqliteStore(SqlStore):
             os.close(self._lock_file)
             raise InputError(
                 f"{self._path} is a plain copy of the file of a running collector, or was moved "
-                "after a crash: the latest reports may be missing. Use 'dither store backup', or "
-                "'dither store restore --plain-copy' to accept it",
+                f"after a crash without {self._path.name}-wal: the latest reports are missing. Use "
+                "'dither store backup', or 'dither store restore --plain-copy' to accept it",
                 where=str(self._path),
             )
         self._identity = _identity(self._path)
@@ -254,7 +254,9 @@ def _elapsed() -> float:
 
 
 def is_plain_copy(path: Path) -> bool:
-    """Return whether a file was copied by other means than a backup while a collector used it."""
+    """Return whether a file was copied without its log while a collector used it."""
+    if path.with_name(path.name + "-wal").exists():
+        return False
     try:
         status = os.stat(path)
         if status.st_size == 0:
