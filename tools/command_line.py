@@ -29,6 +29,7 @@ READ_MORE = {
     "central": "[central release](../explanation/central-release.md)",
     "serve": "[your first campaign](../tutorial/first-campaign.md), [operate a collector](../how-to/operate-a-collector.md)",
     "campaign": "[a campaign's life](../how-to/operate-a-collector.md#a-campaigns-life)",
+    "store": "[when things go wrong](../how-to/when-things-go-wrong.md)",
     "tally": "[count elsewhere](../how-to/operate-a-collector.md#count-elsewhere)",
     "bench": "[rerun a benchmark](../how-to/rerun-benchmarks.md)",
     "schema": "[schema files](schema-files.md)",

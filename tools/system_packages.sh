@@ -11,6 +11,7 @@ if [ "${1:-}" != python ]; then
   command -v node >/dev/null 2>&1 || need="$need nodejs"
   command -v java >/dev/null 2>&1 || need="$need openjdk-17-jre-headless"
   command -v nginx >/dev/null 2>&1 || [ -x /usr/sbin/nginx ] || need="$need nginx"
+  command -v promtool >/dev/null 2>&1 || need="$need prometheus"
   command -v gcc >/dev/null 2>&1 || need="$need gcc libc6-dev"
   ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
 fi

@@ -591,6 +591,7 @@ def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) ->
         "contact",
         "closes",
         "closes_at_reports",
+        "delete_reports_after",
         "assignment",
         "listed",
         "consumers",
@@ -671,6 +672,22 @@ def test_counters_are_the_collectors_own_and_tell_no_time(
             "dither_tally_mismatches_total",
             "dither_connections_open",
             "dither_connections_refused_total",
+        ),
+        *(
+            "dither_build_info",
+            "dither_closing_seconds",
+            "dither_clock_skew_seconds",
+            "dither_last_report_age_seconds",
+            "dither_store_ready",
+            "dither_untidied_rounds",
+        ),
+        *(
+            "process_cpu_seconds_total",
+            "process_max_fds",
+            "process_open_fds",
+            "process_resident_memory_bytes",
+            "process_start_time_seconds",
+            "process_virtual_memory_bytes",
         ),
     }
     assert "_created" not in text, "the birth of a counter is the time of a first report"

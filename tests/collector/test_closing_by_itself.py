@@ -199,7 +199,9 @@ def test_who_closes_while_a_round_stops_by_itself_goes_on_with_it(open_store: Op
 
     def late(move: Any) -> bool:
         held.store.move = real  # type: ignore[method-assign]
-        others.campaigns.stop_intake(campaign, 0)  # as another collector of the database does
+        others.campaigns.stop_intake(
+            campaign, 0, "it is full"
+        )  # as another collector of the database does
         return real(move)
 
     held.store.move = late  # type: ignore[method-assign]

@@ -339,3 +339,20 @@ def test_a_host_with_two_families_is_served_on_both() -> None:
             pass
         one.close()
     assert socket.AF_INET in families
+
+
+def test_a_store_is_checked_backed_up_and_restored(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    store, backup, restored = (tmp_path / name for name in ("c.db", "b.db", "r.db"))
+    SqliteStore(store).close()
+    assert cli.run(["store", "backup", "--store", str(store), "-o", str(backup)]) == 0
+    assert cli.run(["store", "restore", str(backup), "--store", str(restored)]) == 0
+    assert cli.run(["store", "check", "--store", str(restored), "--json"]) == 0
+    found = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert found == {"layout": 4, "campaigns": 0, "reports": 0, "problems": []}
+    assert cli.run(["store", "restore", str(backup), "--store", str(restored)]) == 2
+    assert cli.run(["store", "check", "--store", str(tmp_path / "absent.db")]) == 2
+    errors = capfd.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert "exists; name a new file" in errors[0]

@@ -35,6 +35,8 @@ def test_the_table_of_limits() -> None:
         f"| connections | {c.most:,} (`--connections`)",
         f"keeps {limits.RESERVE + limits.BACKLOG} of them",
         f"stored in blocks of {limits.TOKEN_BLOCK:,}",
+        f"differs from it by more than {limits.MAX_SKEW_SECONDS:g} s",
+        f"its tally is taken {limits.UNDO_SECONDS / 60:g} min later",
     ):
         assert row in PAGE, row
 

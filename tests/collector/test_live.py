@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector import Credential, StoreFailure, StoreUnavailable, limits, live
+from dither.collector import Credential, Store, StoreFailure, StoreUnavailable, limits, live
 from dither.collector.live import LiveProgress
 
 
@@ -120,10 +120,10 @@ def test_one_look_serves_all_who_watch_and_ends_with_them(
     looks = 0
     real = server.collector.store.answers
 
-    def counted(campaign: str, number: int) -> dict[int, int]:
+    def counted(*arguments: Any) -> dict[int, int]:
         nonlocal looks
         looks += 1
-        return real(campaign, number)
+        return real(*arguments)
 
     monkeypatch.setattr(server.collector.store, "answers", counted)
     begun = time.monotonic()
@@ -158,7 +158,7 @@ class Slow:
     def __init__(self, seconds: float) -> None:
         self.seconds, self.away, self.looks = seconds, False, 0
 
-    def answers(self, campaign: str, number: int) -> dict[int, int]:
+    def answers(self, campaign: str, number: int, *_: object) -> dict[int, int]:
         self.looks += 1
         time.sleep(self.seconds)
         if self.away:
@@ -417,3 +417,62 @@ def test_what_is_asked_behind_a_stream_ends_it(server: ServerThread, caller: Cal
         asking.sendall(b"GET")
         until(lambda: server.collector.live.watchers == 0)
     until(lambda: not server.server.server_state.tasks)
+
+
+def test_a_slow_count_is_not_repeated_for_each_look(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "COUNT_SHARE", 1e-9)  # as if a count took very long
+    store = open_store()
+    counts: list[int] = []
+    real = store.answers
+
+    def counted(*arguments: Any) -> dict[int, int]:
+        counts.append(1)
+        return real(*arguments)
+
+    store.answers = counted  # type: ignore[method-assign]
+    running = ServerThread(store)
+    caller = Caller(running.url)
+    campaign = caller.create()
+    assert send(caller, campaign, 0, 10) == 201
+    assert progress(caller, campaign)[1]["reports"] == 10
+    assert send(caller, campaign, 10, 5) == 201
+    assert send(caller, campaign, 10, 5) == 200, "these count for nothing"
+    until(lambda: progress(caller, campaign)[1]["reports"] == 15)
+    shown = progress(caller, campaign)[1]["answers"]
+    assert shown == {str(key): count for key, count in sorted(real(campaign, 0).items())}
+    assert len(counts) == 1
+    running.collector.live.forget(campaign, 0)  # after a commit with an unknown outcome
+    until(lambda: progress(caller, campaign)[1]["reports"] == 15 and len(counts) == 2)
+    caller.connection.close()
+    running.stop()
+
+
+def test_reports_stored_during_a_count_are_counted_once(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PROGRESS_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "COUNT_SHARE", 1e-9)
+    store = open_store()
+    running = ServerThread(store)
+    caller = Caller(running.url)
+    campaign = caller.create()
+    assert send(caller, campaign, 0, 10) == 201
+    real = store.answers
+
+    def slow(campaign: str, number: int, in_turn: Any) -> dict[int, int]:
+        def meanwhile(fix: Callable[[], Any]) -> Any:
+            fixed = in_turn(fix)
+            other = Caller(running.url)
+            assert send(other, campaign, 10, 7) == 201
+            other.connection.close()
+            return fixed
+
+        return real(campaign, number, meanwhile)
+
+    store.answers = slow  # type: ignore[method-assign]
+    assert progress(caller, campaign)[1]["reports"] == 17
+    caller.connection.close()
+    running.stop()

@@ -270,3 +270,52 @@ def test_a_store_of_a_later_layout_is_refused_and_left_alone(tmp_path: Path) -> 
     ):
         SqliteStore(tmp_path / "c.db")
     assert (tmp_path / "c.db").read_bytes() == before
+
+
+LAYOUTS = Path(__file__).parents[1] / "golden" / "stores"
+
+
+def columns_of(path: Path) -> dict[str, set[str]]:
+    """The columns of each table of a store."""
+    with closing(sqlite3.connect(path)) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
+        return {
+            name: {row[1] for row in connection.execute(f"PRAGMA table_info({name})")}
+            for name in names
+        }
+
+
+@pytest.mark.parametrize("layout", [2, 3, 4])
+def test_a_store_of_each_earlier_layout_opens(tmp_path: Path, layout: int) -> None:
+    path = tmp_path / "c.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((LAYOUTS / f"layout-{layout}.sql").read_text(encoding="utf-8"))
+    with closing(SqliteStore(path)) as store:
+        assert store.campaigns() == [StoredCampaign(C, {"name": "old"}, State.OPEN, 1, b"mac", 2)]
+        states = [(r.number, r.state, r.start, r.tally, r.held) for r in store.rounds(C)]
+        assert states == [(0, "closed", 0.0, b"to", False), (1, "open", 0.5, None, False)]
+        assert everything(store) == [Row(b"\1", 1, b"\2"), Row(b"\3", 2, b"\1")]
+        assert store.add_reports(
+            [Batch(C, 1, [Row(b"\2", 0, b"\3"), *rows(1)], [b"\xaa", b"\xaa"])]
+        ) == [[Outcome.DUPLICATE, Outcome.STORED]]
+        store.audit.add("test")
+    SqliteStore(tmp_path / "new.db").close()
+    assert columns_of(path) == columns_of(tmp_path / "new.db")
+
+
+def test_a_newer_version_does_not_migrate_under_a_running_older_one(
+    request: pytest.FixtureRequest,
+) -> None:
+    url = request.getfixturevalue("cluster").fresh()
+    older = PostgresStore(url)
+    older.await_change(0.1)  # listens, as a running collector does
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE rounds DROP COLUMN closes, DROP COLUMN held")
+        connection.execute("UPDATE facts SET value = '3' WHERE name = 'version'")
+        with pytest.raises(InputError, match="layout 3, and a collector of an earlier version"):
+            PostgresStore(url)
+        version = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
+        assert version == ("3",)
+    older.close()
+    with closing(PostgresStore(url)) as store:
+        assert store.campaigns() == []

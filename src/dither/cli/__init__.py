@@ -66,6 +66,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "key:app",
         "Manage keys of a running collector: who may change campaigns, who may only read.",
     ),
+    "store": ("store:app", "Check, back up and restore the store of a collector."),
     "tally": ("tally:tally", "Count exported reports, on this machine or on a Spark cluster."),
     "submit": ("submit:submit", "Send a table's rows to a collector as simulated participants."),
 }

@@ -150,10 +150,11 @@ def _texts(
 
 @dataclass(frozen=True)
 class _Schedule:
-    """When the campaign opens and closes."""
+    """When the campaign opens and closes, and when its reports are deleted."""
 
     closes: str | None
     closes_at_reports: int | None
+    delete_reports_after: int | None
     draft: bool
 
 
@@ -165,9 +166,15 @@ def _schedule(
     closes_at_reports: Annotated[
         int | None, typer.Option(min=1, help="close after this many reports")
     ] = None,
+    delete_reports_after: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=36_500, help="delete the reports this many days after the release was made"
+        ),
+    ] = None,
     draft: Annotated[bool, typer.Option("--draft", help="do not open the first round yet")] = False,
 ) -> _Schedule:
-    return _Schedule(closes, closes_at_reports, draft)
+    return _Schedule(closes, closes_at_reports, delete_reports_after, draft)
 
 
 @dataclass(frozen=True)
@@ -246,6 +253,7 @@ def create(
         "seed": method.seed,
         "closes": schedule.closes,
         "closes_at_reports": schedule.closes_at_reports,
+        "delete_reports_after": schedule.delete_reports_after,
         "assignment": access.assignment,
     }
     body |= {key: value for key, value in optional.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,22 @@ from dither.errors import InputError
 
 # Modules of the extra 'server'. Not all are imported when the collector starts.
 _NEEDED = ("fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
+
+
+class LogLevel(StrEnum):
+    """The lowest level of what is logged."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class LogFormat(StrEnum):
+    """The format of log lines."""
+
+    text = "text"
+    json = "json"
 
 
 def serve(
@@ -53,6 +70,12 @@ def serve(
             help="address that participants and readers use, such as https://survey.example.org",
         ),
     ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(help="the lowest level of what is logged to standard error")
+    ] = LogLevel.warning,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="text, or one JSON object per line with its time in UTC")
+    ] = LogFormat.text,
 ) -> None:
     """Run a collector until Ctrl-C or SIGTERM. Reports are acknowledged only after they are on disk.
 
@@ -70,17 +93,21 @@ def serve(
             where="--workers",
         )
     address = serving.check_public_url(public_url)
+    logs = serving.Logging(log_level.value, log_format is LogFormat.json)
     sockets = serving.listen(host, port)  # first, so that a port in use leaves no files
     try:
         key = serving.admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
         if workers == 1:
             serving.serve(
-                store, key, sockets, queue, connections, pages=pages.add_pages, public_url=address
+                *(store, key, sockets, queue, connections),
+                pages=pages.add_pages,
+                public_url=address,
+                logs=logs,
             )
         else:
             serving.serve_workers(
-                workers, store, key, sockets, queue, connections, pages.add_pages, address
+                workers, store, key, sockets, queue, connections, pages.add_pages, address, logs
             )
     finally:
         for listening in sockets:

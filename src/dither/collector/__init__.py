@@ -13,9 +13,14 @@ if TYPE_CHECKING:
     from dither.collector.answering import Question as Question
     from dither.collector.app import make_app as make_app
     from dither.collector.audit import acting as acting
+    from dither.collector.backup import StoreContents as StoreContents
+    from dither.collector.backup import back_up as back_up
+    from dither.collector.backup import check_store as check_store
+    from dither.collector.backup import restore_store as restore_store
     from dither.collector.campaigns import Campaigns as Campaigns
     from dither.collector.campaigns import NoCampaign as NoCampaign
     from dither.collector.campaigns import read_counted as read_counted
+    from dither.collector.clock import ClockSkew as ClockSkew
     from dither.collector.closer import Closer as Closer
     from dither.collector.collector import Collector as Collector
     from dither.collector.connections import room_for_connections as room_for_connections
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from dither.collector.publications import Publications as Publications
     from dither.collector.questions import Questions as Questions
     from dither.collector.serving import CollectorServer as CollectorServer
+    from dither.collector.serving import JsonFormatter as JsonFormatter
     from dither.collector.serving import admin_key as admin_key
     from dither.collector.serving import listen as listen
     from dither.collector.serving import open_store as open_store
@@ -67,10 +73,12 @@ _HOMES = {
     "Batch": "store",
     "CampaignSpec": "spec",
     "Campaigns": "campaigns",
+    "ClockSkew": "clock",
     "Closer": "closer",
     "Collector": "collector",
     "CollectorServer": "serving",
     "Credential": "keys",
+    "JsonFormatter": "serving",
     "Keys": "keys",
     "LocalTallies": "tallies",
     "Metrics": "metrics",
@@ -96,6 +104,7 @@ _HOMES = {
     "State": "store",
     "Store": "store",
     "StoreBusy": "store",
+    "StoreContents": "backup",
     "StoreFailure": "store",
     "StoreFull": "store",
     "StoreUnavailable": "store",
@@ -108,11 +117,14 @@ _HOMES = {
     "add_pages": "pages",
     "admin_key": "serving",
     "listen": "serving",
+    "back_up": "backup",
+    "check_store": "backup",
     "make_app": "app",
     "make_release": "finished",
     "open_store": "serving",
     "read_counted": "campaigns",
     "rebuild": "tallies",
+    "restore_store": "backup",
     "room_for_connections": "connections",
     "serve": "serving",
     "serve_workers": "serving",

@@ -522,7 +522,8 @@ def _status(collector: Collector, live: Live) -> Status:
     untidied = store.untidied(stored.id)
     rounds = []
     for round_, plan in zip(live.rounds, live.plans, strict=True):
-        reports = store.count(round_.campaign, round_.number)
+        # The reports of a finalised campaign may be deleted; its tallies stay.
+        reports = store.count(round_.campaign, round_.number) or live.counted(round_.number)
         rounds.append(
             RoundStatus(
                 round=round_.number,

@@ -32,6 +32,7 @@ from dither.collector.problems import (
     json_response,
     outcome_problem,
     problem,
+    retries,
 )
 from dither.collector.releases import release_routes
 from dither.collector.rounds import PublicCampaign
@@ -89,6 +90,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         admin_key: The operator's key.
         pages: Adds pages for people.
     """
+    retries.forget()
     collector.keys.adopt(admin_key)
     access = Access(collector)
 
@@ -232,6 +234,7 @@ def _public_routes(collector: Collector) -> APIRouter:
     @routes.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Read the metrics in Prometheus' text format."""
+        await collector.measure()
         return Response(collector.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     @routes.get("/docs", include_in_schema=False)

@@ -100,6 +100,11 @@ class Live:
         """The plan of each round so far."""
         return [plan_from_json(r.plan) for r in self.rounds]
 
+    def counted(self, number: int) -> int:
+        """Return the participants in the tally of a closed round; 0 without a tally."""
+        tally = self.rounds[number].tally
+        return 0 if tally is None else tally_from_bytes(tally).participants
+
     def is_over(self, number: int) -> bool:
         """Return whether the round existed and its tally was taken."""
         return number < len(self.rounds) and self.rounds[number].state == "closed"
@@ -116,7 +121,8 @@ class Campaigns:
         store: Where campaigns are kept.
         compare: Called with each tally taken at a closing, to check a running tally.
         in_turn: Runs a write in the order of all writes.
-        clock: Seconds since 1970.
+        clock: Seconds since 1970; the store's time by default.
+        took: Called with the seconds that each closing took.
     """
 
     def __init__(
@@ -124,13 +130,16 @@ class Campaigns:
         store: Store,
         compare: Callable[[str, RoundTally], None] = lambda campaign, tally: None,
         in_turn: Callable[[Callable[[], None]], None] = lambda write: write(),
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        took: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        self._took = took
         self._store = store
-        self._clock = clock
+        self._clock = clock or store.now
         self._compare = compare
         self._in_turn = in_turn
         self._live: dict[str, Live] = {}
+        self._without_reports: set[str] = set()  # finalised campaigns whose reports are deleted
         self._turns: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         for stored in store.campaigns():
@@ -228,7 +237,7 @@ class Campaigns:
             if stored.state is State.DRAFT:
                 self._open_draft(live)
             elif stored.state is State.CLOSING:
-                self._reopen(stored)
+                self._revoke_closing(live)
             elif stored.state is not State.OPEN:
                 raise StateError(
                     f"campaign {campaign} is {stored.state.value}; it cannot be opened again"
@@ -241,7 +250,7 @@ class Campaigns:
         number: int,
         counted: CountedElsewhere | None = None,
         hold: bool = False,
-        scheduled: bool = False,
+        reason: str = "",
     ) -> Live:
         """Close a round, take its tally and open the next one, if the protocol has one.
 
@@ -252,7 +261,8 @@ class Campaigns:
             number: The round.
             counted: A tally to take instead of counting the stored reports.
             hold: Only stop taking reports, and wait for a tally.
-            scheduled: The closing is automatic, and leaves a held round alone.
+            reason: Why the round closes automatically; empty for an operator's closing. An
+                automatic closing leaves a held round alone.
         """
         with self._turn(campaign):
             live = self.refresh(campaign)
@@ -270,23 +280,35 @@ class Campaigns:
                 raise StateError(
                     f"the tally is of another plan; round {number} stays {stored.state.value}"
                 )
-            if scheduled and live.rounds[number].held:
+            if reason and live.rounds[number].held:
                 return live
             if stored.state is State.OPEN or (hold and not live.rounds[number].held):
-                live = self._begin_closing(live, hold)
+                live = self._begin_closing(live, hold, reason)
             if hold:
                 return live
             if counted is not None:
                 self._check_counted(live, counted)
+            begun = time.monotonic()
             self._tidy(live)
             self._take_tally(live, counted)
+            seconds = time.monotonic() - begun
+            self._took(seconds)
+            log.info(
+                "round %d of campaign %s is closed; that took %.1f s",
+                number,
+                campaign,
+                seconds,
+                extra={"day_only": True},
+            )
             return self.refresh(campaign)
 
-    def _begin_closing(self, live: Live, hold: bool) -> Live:
+    def _begin_closing(self, live: Live, hold: bool, reason: str) -> Live:
         """Stop taking reports in the current round."""
         stored = live.stored
         closing = _step(stored, State.CLOSING, "closing")
-        moved = self._store.move(replace(closing, held=hold))
+        moved = self._store.move(replace(closing, held=hold, reason=reason))
+        if moved and reason:
+            _log_closing(stored, reason)
         live = self.refresh(stored.id)
         # A full round stops its intake without waiting for its turn: continue from there.
         is_closing = (live.stored.state, live.stored.round) == (State.CLOSING, stored.round)
@@ -294,8 +316,8 @@ class Campaigns:
             raise _moved(stored.id)
         return live
 
-    def stop_intake(self, campaign: str, number: int) -> None:
-        """Take no more reports in a round that is full: the first step of `close_round`.
+    def stop_intake(self, campaign: str, number: int, reason: str) -> None:
+        """Take no more reports in a round that is due: the first step of `close_round`.
 
         It waits for no other operation: an operation in progress closes the round itself, or
         the count of moves decides.
@@ -307,7 +329,9 @@ class Campaigns:
         try:
             stored = self.get(campaign).stored
             if (stored.state, stored.round) == (State.OPEN, number):
-                self._store.move(_step(stored, State.CLOSING, "closing"))
+                closing = replace(_step(stored, State.CLOSING, "closing"), reason=reason)
+                if self._store.move(closing):
+                    _log_closing(stored, reason)
                 self.refresh(campaign)
         finally:
             lock.release()
@@ -351,7 +375,7 @@ class Campaigns:
                 restore(live.stored.machine), people, live.spec, rows, campaign, days
             )
             made = _step(live.stored, State.FINALISED)
-            self._move(replace(made, release=zip_release(release)))
+            self._move(replace(made, release=zip_release(release), finalised=self._today()))
             return self.refresh(campaign)
 
     def delete(self, campaign: str) -> None:
@@ -375,6 +399,22 @@ class Campaigns:
                     campaign,
                 )
             self._forget(campaign)
+
+    def delete_expired_reports(self) -> list[str]:
+        """Delete reports whose days after the release are over; return their campaigns."""
+        deleted = []
+        for campaign in self.ids():
+            live = self.get(campaign)
+            days = live.spec.delete_reports_after
+            if days is None or live.stored.state is not State.FINALISED:
+                continue
+            if campaign in self._without_reports:
+                continue
+            finalised_by = self._today(days)
+            if self._store.delete_reports(campaign, finalised_by, self._today()):
+                self._without_reports.add(campaign)
+                deleted.append(campaign)
+        return deleted
 
     def release(self, campaign: str) -> bytes:
         """Return the release of a finalised campaign, a zip file of its folder."""
@@ -456,6 +496,16 @@ class Campaigns:
         closes = live.spec.round_closes(live.plans[0], first.start, self._clock())
         self._move(replace(_step(stored, State.OPEN, "open"), closes=closes))
 
+    def _revoke_closing(self, live: Live) -> None:
+        """Open a closing round again for an operator.
+
+        A round whose time is over would close again at once: it no longer closes at a time.
+        """
+        current = live.rounds[live.stored.round]
+        over = current.closes is not None and self._clock() >= current.closes
+        reopened = _step(live.stored, State.OPEN, "open")
+        self._move(replace(reopened, open_ended=over and not current.held))
+
     def _reopen(self, stored: StoredCampaign) -> None:
         self._move(_step(stored, State.OPEN, "open"))
 
@@ -472,8 +522,9 @@ class Campaigns:
         with lock, self._store.turn(campaign):
             yield
 
-    def _today(self) -> str:
-        return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+    def _today(self, days_ago: int = 0) -> str:
+        seconds = self._clock() - days_ago * 86_400
+        return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
     def _load(self, stored: StoredCampaign) -> Live:
         described = {key: value for key, value in stored.spec.items() if key != "created"}
@@ -489,6 +540,17 @@ def _step(stored: StoredCampaign, to_state: State, round_state: str | None = Non
     """Return a transition of the campaign as it is now that stays in its round."""
     at = stored.round
     return Move(stored.id, stored.state, at, to_state, at, round_state, moves=stored.moves)
+
+
+def _log_closing(stored: StoredCampaign, reason: str) -> None:
+    """Log an automatic closing with its day: its time may be that of the last report."""
+    log.warning(
+        "round %d of campaign %s closes automatically: %s",
+        stored.round,
+        stored.id,
+        reason,
+        extra={"day_only": True},
+    )
 
 
 def _moved(campaign: str) -> StateError:

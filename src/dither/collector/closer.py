@@ -6,6 +6,11 @@ Nothing here would be lost by a restart: counts and times are in the store. A ro
 the method cannot use yet (there are too few answers) opens again and is retried when more
 reports have come.
 
+A round that is due by its date first stops taking reports. Its tally is taken after
+`undo_seconds`, measured by this process, so that a wrong clock cannot shorten them. Until
+then an operator can open the round again. No round closes automatically while the machine's
+clock and the database's time disagree.
+
 A round that is full takes the reports that already wait to be written, and no later one.
 The senders of the waiting reports have drawn their noise, so these reports are counted. A
 round never closes with fewer reports than its number.
@@ -18,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 from dither.collector import limits
@@ -57,6 +63,14 @@ class _Refusal:
     until: float
 
 
+@dataclass(frozen=True)
+class _Due:
+    """Why a round is due."""
+
+    reason: str
+    by_date: bool = False
+
+
 class Closer:
     """Closes due rounds of a collector's campaigns.
 
@@ -65,22 +79,28 @@ class Closer:
     Args:
         campaigns: The campaigns.
         store: Where reports are counted.
-        clock: Seconds since 1970.
-        monotonic: Seconds between two counts.
+        clock: Seconds since 1970, by the database's time.
+        monotonic: Seconds that only increase.
         enqueue: Runs a function in the writing thread after everything queued.
+        check_clock: Raises `ClockSkew` if the machine's clock and the database's disagree.
+        undo_seconds: From a closing by date to its tally.
     """
 
     def __init__(
         self,
         campaigns: Campaigns,
         store: Store,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
         enqueue: Callable[[Callable[[], None]], None] = lambda function: function(),
+        check_clock: Callable[[], None] = lambda: None,
+        undo_seconds: float = 0.0,
     ) -> None:
         self._campaigns = campaigns
         self._store = store
         self._clock, self._monotonic, self._enqueue = clock, monotonic, enqueue
+        self._check_clock, self._undo_seconds = check_clock, undo_seconds
+        self._undo_until: dict[_Key, float] = {}  # by the monotonic clock
         self._counts: dict[_Key, _Count] = {}
         self._refusals: dict[_Key, _Refusal] = {}
         self._guard = threading.Lock()
@@ -135,7 +155,8 @@ class Closer:
                 if (count := self._counts.get(key)) is not None:
                     count.counted, count.since, count.full = counted, 0, counted >= wanted
             if counted >= wanted:
-                self._campaigns.stop_intake(*key)
+                self._check_clock()
+                self._campaigns.stop_intake(*key, _full(counted))
         except DitherError as error:
             log.warning(
                 "round %d of campaign %s is full and stays open for now: %s",
@@ -169,20 +190,40 @@ class Closer:
         key = (live.stored.id, number)
         refusal = self._refusals.get(key)
         waits = refusal is not None and self._clock() < refusal.until
-        if live.rounds[number].held or waits or not self._is_due(key, current):
+        if live.rounds[number].held or waits:
             return None
-        return key if self._close(key) else None
+        if live.stored.state is State.OPEN:
+            self._undo_until.pop(key, None)  # of an earlier closing that was undone
+        elif self._monotonic() < self._undo_until.get(key, 0.0):
+            return None
+        due = self._due(key, current)
+        if due is None:
+            return None
+        self._check_clock()
+        if due.by_date and refusal is None and self._can_be_undone(key, live, due):
+            return None
+        return key if self._close(key, due.reason) else None
 
-    def _is_due(self, key: _Key, current: OpenRound) -> bool:
+    def _due(self, key: _Key, current: OpenRound) -> _Due | None:
+        """Return why a round is due, or None if it is not."""
         time_is_over = current.closes is not None and self._clock() >= current.closes
         if not time_is_over and current.wanted is None:
-            return False
+            return None
         refusal = self._refusals.get(key)
         # With as many reports as at the last refusal, the method would refuse again.
         least = 1 if refusal is None else refusal.reports + 1
-        if time_is_over or current.wanted is None:
-            return self._has(key, least)
-        return self._has(key, max(current.wanted, least))
+        if current.wanted is not None and self._has(key, max(current.wanted, least)):
+            return _Due(_full(current.wanted))
+        if time_is_over and self._has(key, least):
+            return _Due(_date_reached(current.closes), by_date=True)
+        return None
+
+    def _can_be_undone(self, key: _Key, live: Live, due: _Due) -> bool:
+        """Stop the intake of a round that is due by its date; return whether its tally waits."""
+        if self._undo_seconds and live.stored.state is State.OPEN:
+            self._campaigns.stop_intake(*key, due.reason)
+        until = self._undo_until.setdefault(key, self._monotonic() + self._undo_seconds)
+        return self._monotonic() < until
 
     def _has(self, key: _Key, wanted: int) -> bool:
         """Return whether a round has this many reports, with as few counts as possible."""
@@ -202,9 +243,9 @@ class Closer:
             count.next_count = ended + max(_COUNT_SECONDS, _COUNT_COST * (ended - begun))
         return counted >= wanted
 
-    def _close(self, key: _Key) -> bool:
+    def _close(self, key: _Key, reason: str) -> bool:
         try:
-            self._campaigns.close_round(*key, scheduled=True)
+            self._campaigns.close_round(*key, reason=reason)
         except Exception as error:
             refused_before = key in self._refusals
             self._refusals[key] = _Refusal(0, self._clock() + limits.CLOSING_RETRY_SECONDS)
@@ -226,4 +267,14 @@ class Closer:
         with self._guard:
             self._counts.pop(key, None)
         self._refusals.pop(key, None)
+        self._undo_until.pop(key, None)
         return True
+
+
+def _full(reports: int) -> str:
+    return f"it has its number of reports, {reports:,}"
+
+
+def _date_reached(closes: float | None) -> str:
+    at = datetime.fromtimestamp(closes or 0.0, UTC).strftime("%Y-%m-%dT%H:%MZ")
+    return f"its date, {at}, is over"

@@ -8,12 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from dither.collector import limits
 from dither.collector.campaigns import Campaigns, Live, NoCampaign
+from dither.collector.clock import DatabaseClock
 from dither.collector.closer import Closer
 from dither.collector.keys import Keys, Sessions
 from dither.collector.live import LiveProgress
@@ -21,7 +23,15 @@ from dither.collector.metrics import Metrics
 from dither.collector.problems import Problem
 from dither.collector.publications import Publications
 from dither.collector.questions import Questions
-from dither.collector.store import Batch, Outcome, State, Store, StoreUnavailable
+from dither.collector.store import (
+    Batch,
+    Outcome,
+    State,
+    Store,
+    StoreFailure,
+    StoreFull,
+    StoreUnavailable,
+)
 from dither.collector.writer import QueueFull, Writer, WriteResult
 from dither.errors import DitherError
 from dither.reports import Plan, decode
@@ -30,6 +40,8 @@ from dither.tally import RoundTally
 T = TypeVar("T")
 _Waiter = asyncio.Future[list[Outcome]]
 log = logging.getLogger("dither.collector")
+_SCRAPE_SECONDS = 1.0  # how long a scrape waits for the store
+_MEASURE_SECONDS = 10.0  # between two counts of untidied rounds
 _CLOSER_SECONDS = 0.25  # between two checks for rounds that are due
 # Between two refreshes from a shared store, in case a notification is lost.
 _WATCH_SECONDS = 0.5
@@ -107,7 +119,8 @@ class Collector:
         store: Where campaigns and reports are kept.
         queue_reports: Reports that may wait to be written before uploads are refused.
         counters: Folder in which the workers of one machine share their metrics.
-        clock: Seconds since 1970.
+        clock: The machine's clock, seconds since 1970. It must agree with the database's time.
+        undo_seconds: How long a closing by date can be undone.
         public_url: The address that participants and readers use. Pages never repeat a
             Host header instead.
     """
@@ -119,7 +132,10 @@ class Collector:
         counters: Path | None = None,
         clock: Callable[[], float] = time.time,
         public_url: str | None = None,
+        undo_seconds: float = limits.UNDO_SECONDS,
     ) -> None:
+        self.clock = DatabaseClock(store, clock)
+        self.clock.check()
         self.store = store
         self.public_url = public_url
         self.writer: Writer[_Waiter] = Writer(
@@ -131,17 +147,31 @@ class Collector:
         )
         self.tallies = store.running_tally(self._plan_of, self.writer.call)
         self.metrics = Metrics(lambda: self.writer.waiting, counters)
-        self.campaigns = Campaigns(store, self._compare, self.writer.call, clock)
-        self.closer = Closer(self.campaigns, store, clock, enqueue=self.writer.enqueue)
+        self.metrics.store_ready.set(1)
+        self.metrics.clock_skew.set_function(lambda: self.clock.skew)
+        self.campaigns = Campaigns(
+            store, self._compare, self.writer.call, self.clock, self.metrics.closing
+        )
+        self.closer = Closer(
+            self.campaigns,
+            store,
+            self.clock,
+            enqueue=self.writer.enqueue,
+            check_clock=self.clock.check,
+            undo_seconds=undo_seconds,
+        )
         self.keys = Keys(store.keys, store.shared)
         self.sessions = Sessions(store.sessions, self.keys)
-        self.live = LiveProgress(self.campaigns, store, self.sessions.valid)
+        self.live = LiveProgress(
+            self.campaigns, store, self.sessions.valid, in_turn=self.writer.call
+        )
         self.questions = Questions()
         self.publications = Publications(store.publications, self.questions)
         self.stopped = False  # everything queued is written and the store is closed
         self._waiters: set[_Waiter] = set()
         self._lookups = _Lookups(store)
         self._check: Future[None] | None = None
+        self._next_measure = 0.0
         self._refresh: Future[None] | None = None
         self._ending = threading.Event()
         if counters is not None:
@@ -231,12 +261,16 @@ class Collector:
                 self._ending.wait(_WATCH_SECONDS)
 
     def _close_due(self) -> None:
-        """Close rounds that are due."""
+        """Close rounds that are due, and delete reports whose days are over."""
+        next_deletion = 0.0
         while not self._ending.is_set():
             self.closer.due.wait(_CLOSER_SECONDS)
             try:
                 if not self._ending.is_set():
                     self.closer.close_due()
+                if time.monotonic() >= next_deletion and not self._ending.is_set():
+                    next_deletion = time.monotonic() + limits.DELETION_SECONDS
+                    self._delete_expired_reports()
             except Exception as error:  # this thread must live as long as rounds may come due
                 if self._ending.is_set():
                     return
@@ -244,16 +278,24 @@ class Collector:
                     log.error("rounds that are due could not be closed: %s", type(error).__name__)
                 self._ending.wait(_WATCH_SECONDS)
 
+    def _delete_expired_reports(self) -> None:
+        """Delete reports whose days after the release are over, if the clock is right."""
+        self.clock.check()
+        for campaign in self.campaigns.delete_expired_reports():
+            log.warning("the reports of campaign %s are deleted", campaign)
+
     def _plan_of(self, campaign: str, number: int) -> Plan:
         return self.campaigns.get(campaign).plans[number]
 
     def _committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
         self.tallies.committed(batch, outcomes)
         self.closer.committed(batch, outcomes)
+        self.live.committed(batch, outcomes)
 
     def _commit_unknown(self, batch: Batch) -> None:
         self.tallies.forget(batch.campaign, batch.round)
         self.closer.commit_unknown(batch)
+        self.live.forget(batch.campaign, batch.round)
 
     def _share_counters(self) -> None:
         while not self._ending.wait(_COUNTERS_SECONDS):
@@ -287,12 +329,38 @@ class Collector:
         Concurrent callers share one check.
         """
         if self._check is None or self._check.done():
-            self._check = _in_background(self.store.check, "dither-check")
+            self._check = _in_background(self._check_store, "dither-check")
         try:
             async with asyncio.timeout(limits.READY_SECONDS):
                 await asyncio.wrap_future(self._check)
         except TimeoutError:
             raise _no_answer() from None
+
+    def _check_store(self) -> None:
+        try:
+            self.store.check()
+        except Exception:
+            self.metrics.store_ready.set(0)
+            raise
+        self.metrics.store_ready.set(1)
+
+    async def measure(self) -> None:
+        """Update the metrics that need the store; without an answer they stay as they are."""
+        try:
+            async with asyncio.timeout(_SCRAPE_SECONDS):
+                await self.check()
+        except (TimeoutError, StoreUnavailable, StoreFull, StoreFailure):
+            self.metrics.store_ready.set(0)
+            return
+        now = asyncio.get_running_loop().time()
+        if now < self._next_measure:
+            return
+        self._next_measure = now + _MEASURE_SECONDS
+        with suppress(StoreUnavailable, StoreFailure):
+            self.metrics.untidied.set(await asyncio.to_thread(self._count_untidied))
+
+    def _count_untidied(self) -> int:
+        return sum(len(self.store.untidied(campaign)) for campaign in self.campaigns.ids())
 
     def running_tally(self, campaign: str) -> RoundTally:
         """Return the tally of everything committed in the open round so far."""

@@ -26,6 +26,10 @@ Transaction = Callable[[float], AbstractContextManager[Connection]]
 VERSION = 4
 # With the round's key, the name of the fact that its files may show the order of arrival.
 UNTIDIED = "untidied round "
+# With the campaign's id, the name of the fact that its reports were deleted, with the day.
+REPORTS_DELETED = "reports deleted "
+# With the campaign's id, the name of the day on which it was finalised.
+FINALISED = "finalised "
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)
@@ -130,8 +134,19 @@ publications = sa.Table(
 )
 
 
-def bring_up_to_date(connection: Connection) -> None:
-    """Create the tables or migrate an earlier layout; the caller holds a lock."""
+def bring_up_to_date(
+    connection: Connection, others_running: Callable[[], bool] = lambda: False
+) -> None:
+    """Create the tables or migrate an earlier layout; the caller holds a lock.
+
+    Args:
+        connection: The connection, in a transaction.
+        others_running: Returns whether other collectors use the database. An older one would
+            fail, or write what the new layout does not expect.
+
+    Raises:
+        InputError: The layout is unknown, or earlier and in use.
+    """
     version = None
     if sa.inspect(connection).has_table(facts.name):
         version = connection.scalar(sa.select(facts.c.value).where(facts.c.name == "version"))
@@ -142,6 +157,12 @@ def bring_up_to_date(connection: Connection) -> None:
     if version not in map(str, range(1, VERSION + 1)):
         raise InputError(
             f"the database has layout {version}; this version of Dither reads layouts 1 to {VERSION}",
+            value=version,
+        )
+    if version != str(VERSION) and others_running():
+        raise InputError(
+            f"the database has layout {version}, and a collector of an earlier version uses it; "
+            "stop all of them, back up, then start this version",
             value=version,
         )
     for step in range(int(version), VERSION):

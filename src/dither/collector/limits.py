@@ -50,6 +50,14 @@ KEEPALIVE_SECONDS = 20.0  # without an event, after which a comment line tests t
 KEY_CHECK_SECONDS = 2.0  # between two checks of keys and sessions, one query for all streams
 CLOSING_RETRY_SECONDS = 30.0  # after an automatic closing that failed
 
+# Time.
+MAX_SKEW_SECONDS = 60.0  # between a machine's clock and the database's; NTP keeps it below one
+CLOCK_SECONDS = 10.0  # between two readings of the database's time
+# After a round was closed by its date, how long an operator can open it again before its
+# tally is taken.
+UNDO_SECONDS = 600.0
+DELETION_SECONDS = 60.0  # between two looks for reports to delete
+
 # Running tallies.
 TALLY_PAGE = 1 << 14  # reports read at a time while a running tally is counted
 PUBLISH_WAIT_SECONDS = 2.0  # for other collectors to publish their counts

@@ -1,8 +1,9 @@
 """Progress of campaigns for operators: one computation and one set of bytes for all watchers.
 
-A watched campaign is counted every `PROGRESS_SECONDS`; less often if there are many watchers or
-counting is slow, so that all streams together carry `EVENTS_PER_SECOND`: uploads have
-priority. A change of state or round is sent at once. An event is encoded once and written to
+A watched campaign is looked at every `PROGRESS_SECONDS`; less often if there are many watchers,
+so that all streams together carry `EVENTS_PER_SECOND`: uploads have priority. Its reports are
+counted in the database for at most `COUNT_SHARE` of the time; between two counts, those that
+this process stores are added to the last one. A change of state or round is sent at once. An event is encoded once and written to
 every connection directly. Events carry counts and states, no report and no time. Refused
 reports are counted in memory since the start of this process; they are never stored.
 
@@ -18,18 +19,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from dither.collector import limits
 from dither.collector.campaigns import Campaigns, NoCampaign
 from dither.collector.keys import Credential
 from dither.collector.problems import Problem
-from dither.collector.store import Store, StoreFailure
+from dither.collector.store import Batch, InTurn, Outcome, Store, StoreFailure
 from dither.errors import DitherError
 
 _STREAM_SECONDS = 1800.0  # after which a watcher must ask again
@@ -38,6 +41,14 @@ _CONCURRENT_COUNTS = 2
 _KEEPALIVE = b": still here\n\n"
 _LAST_CHUNK = b"0\r\n\r\n"
 _NEVER = -1e9  # a time on the monotonic clock before any other
+
+T = TypeVar("T")
+
+
+def run_now(function: Callable[[], T]) -> T:
+    """Run a function where no other thread writes."""
+    return function()
+
 
 TakeOver = Callable[[Callable[[], None]], asyncio.Transport | None]
 ValidCredentials = Callable[[set[Credential]], set[Credential]]
@@ -81,6 +92,19 @@ class _Watcher:
 
 
 @dataclass
+class _RunningCount:
+    """Reports of a round by question: at the last count, and stored by this process since.
+
+    Attributes:
+        next_count: When to count in the database again, on the monotonic clock.
+    """
+
+    counted: dict[int, int]
+    since: Counter[int]
+    next_count: float
+
+
+@dataclass
 class _Watched:
     """One campaign with its watchers.
 
@@ -104,13 +128,17 @@ class _Watched:
 
 
 class LiveProgress:
-    """Progress of campaigns. All methods but `refused` are called in one event loop.
+    """Progress of campaigns.
+
+    `committed` and `forget` are called in the writing thread, `refused` in any, and all
+    others in one event loop.
 
     Args:
         campaigns: The campaigns.
         store: Where reports are counted.
         valid: Returns the credentials that are still valid; called in a thread.
         clock: Seconds that only increase.
+        in_turn: Runs a function in the writing thread, between two commits.
     """
 
     def __init__(
@@ -119,13 +147,34 @@ class LiveProgress:
         store: Store,
         valid: ValidCredentials,
         clock: Callable[[], float] = time.monotonic,
+        in_turn: InTurn = run_now,
     ) -> None:
+        self._in_turn = in_turn
+        self._running: dict[tuple[str, int], _RunningCount] = {}
+        # Counts in progress; what is stored meanwhile is added to them.
+        self._since: dict[tuple[str, int], Counter[int]] = {}
+        self._guard = threading.Lock()
         self._campaigns, self._store, self._valid, self._clock = campaigns, store, valid, clock
         self._watched: dict[str, _Watched] = {}
         self._refused: dict[str, Counter[str]] = {}
         self._counts = asyncio.Semaphore(_CONCURRENT_COUNTS)
         self._checking: asyncio.Task[None] | None = None
         self._ended = False
+
+    def committed(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Add the new reports of a batch that was just committed."""
+        since = self._since.get((batch.campaign, batch.round))
+        if since is not None:
+            pairs = zip(batch.rows, outcomes, strict=True)
+            stored = [row.question for row, outcome in pairs if outcome is Outcome.STORED]
+            with self._guard:
+                since.update(stored)
+
+    def forget(self, campaign: str, number: int) -> None:
+        """Drop the count of a round: a commit has an unknown outcome."""
+        with self._guard:
+            self._since.pop((campaign, number), None)
+            self._running.pop((campaign, number), None)
 
     def refused(self, campaign: str, cause: str, count: int = 1) -> None:
         """Count refused reports of a campaign; called for every refused upload, so it is cheap."""
@@ -194,6 +243,9 @@ class LiveProgress:
             for name, watched in list(self._watched.items()):
                 if not watched.watchers and name != campaign:
                     del self._watched[name]
+            for key in list(self._running):
+                if key[0] not in self._watched:
+                    self.forget(*key)
 
     def _pause(self, watched: _Watched) -> float:
         """Return the seconds until the next count, within the shares of events and counting."""
@@ -247,7 +299,10 @@ class LiveProgress:
             begun = self._clock()
             progress = await asyncio.to_thread(self._compute, campaign, watched.earlier)
             watched.counted_at = self._clock()
-            watched.count_seconds = watched.counted_at - begun
+            # The next look after a count in the database adds to it, and costs nothing.
+            kept = self._running.get((campaign, progress.round))
+            cheap = kept is not None and kept.next_count > watched.counted_at
+            watched.count_seconds = 0.0 if cheap else watched.counted_at - begun
         self._update(watched, progress)
         return progress
 
@@ -285,10 +340,12 @@ class LiveProgress:
         watcher.seen = watched.version
 
     def _compute(self, campaign: str, earlier: list[int]) -> Progress:
-        stored = self._campaigns.get(campaign).stored
-        answers = self._store.answers(campaign, stored.round)
+        live = self._campaigns.get(campaign)
+        stored = live.stored
+        answers = self._answers(campaign, stored.round)
         while len(earlier) < stored.round:
-            earlier.append(self._store.count(campaign, len(earlier)))
+            number = len(earlier)
+            earlier.append(self._store.count(campaign, number) or live.counted(number))
         return Progress(
             campaign=campaign,
             state=stored.state.value,
@@ -298,6 +355,31 @@ class LiveProgress:
             refused=dict(sorted(self._refused.get(campaign, Counter()).items())),
             earlier=tuple(earlier[: stored.round]),
         )
+
+    def _answers(self, campaign: str, number: int) -> dict[int, int]:
+        """Return the reports of a round by question, from the last count if it is recent."""
+        key = (campaign, number)
+        with self._guard:
+            kept = self._running.get(key)
+            if kept is not None and self._clock() < kept.next_count:
+                return dict(Counter(kept.counted) + kept.since)
+        since: Counter[int] = Counter()
+
+        def in_turn(function: Callable[[], T]) -> T:
+            def begin() -> T:
+                self._since[key] = since
+                return function()
+
+            return self._in_turn(begin)
+
+        begun = self._clock()
+        counted = self._store.answers(campaign, number, in_turn)
+        ended = self._clock()
+        next_count = ended + (ended - begun) / limits.COUNT_SHARE
+        with self._guard:
+            if self._since.get(key) is since:
+                self._running[key] = _RunningCount(counted, since, next_count)
+            return dict(Counter(counted) + since)
 
 
 def _chunk(body: bytes) -> bytes:

@@ -1,8 +1,14 @@
-"""Metrics for Prometheus. With several workers, each shows the sums over all of them."""
+"""Metrics for Prometheus.
+
+With several workers, each shows the sums over all of them; of the gauges that are no amounts
+it shows the worst.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -13,16 +19,23 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+import dither
 from dither.collector.store import Outcome
 
 _LIVE, _ENDED = ".live", ".ended"  # suffixes of the files of running and ended workers
-_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+# Seconds; an upload waits for its commit at most ten.
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_CLOSING_BUCKETS = (0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+# The age of the last stored report is rounded up to this many seconds, so that a scrape does
+# not show when a single report came.
+_AGE_STEP = 60
 # A counter's creation time would reveal when the first report of its outcome came.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
@@ -69,6 +82,38 @@ class Metrics:
         )
         for reason in ("evicted", "full"):
             self._refused.labels(reason)  # shown from the start
+        self._closing = Histogram(
+            "dither_closing_seconds",
+            "From the end of a round's intake to its tally taken.",
+            buckets=_CLOSING_BUCKETS,
+            registry=own,
+        )
+        self.store_ready = Gauge(
+            "dither_store_ready",
+            "1 if the store could take reports when last checked.",
+            registry=own,
+        )
+        self.untidied = Gauge(
+            "dither_untidied_rounds",
+            "Closed rounds whose files may show the order of arrival.",
+            registry=own,
+        )
+        self.clock_skew = Gauge(
+            "dither_clock_skew_seconds",
+            "This machine's clock minus the database's time.",
+            registry=own,
+        )
+        age = Gauge(
+            "dither_last_report_age_seconds",
+            "Since this process last stored a report, in whole minutes; NaN before the first.",
+            registry=own,
+        )
+        age.set_function(self._last_report_age)
+        self._last_report: float | None = None
+        build = Gauge("dither_build_info", "The version of Dither.", ["version"], registry=own)
+        build.labels(dither.__version__).set(1)
+        # Memory, CPU and descriptors of this process, under Prometheus' usual names.
+        ProcessCollector(registry=own)
 
     def response(self, status: int) -> None:
         """Count a response."""
@@ -77,8 +122,20 @@ class Metrics:
     def upload(self, seconds: float, outcomes: list[Outcome]) -> None:
         """Count an upload, and the seconds from its body to its commit."""
         self._seconds.observe(seconds)
+        if Outcome.STORED in outcomes:
+            self._last_report = time.monotonic()
         for outcome, count in Counts(outcomes).items():
             self._of_outcome(outcome.value).inc(count)
+
+    def closing(self, seconds: float) -> None:
+        """Count the closing of a round."""
+        self._closing.observe(seconds)
+
+    def _last_report_age(self) -> float:
+        if self._last_report is None:
+            return math.nan
+        minutes = math.ceil((time.monotonic() - self._last_report) / _AGE_STEP)
+        return float(_AGE_STEP * minutes)
 
     def refused(self, reason: str) -> None:
         """Count a connection that was evicted or refused."""
@@ -129,8 +186,32 @@ def _text_of(path: Path) -> str:
     return generate_latest(grown).decode()
 
 
+def _sum(a: float, b: float) -> float:
+    return a + b
+
+
+def _larger(a: float, b: float) -> float:
+    return max(a, b, key=abs)
+
+
+def _smaller_known(a: float, b: float) -> float:
+    return min((value for value in (a, b) if not math.isnan(value)), default=math.nan)
+
+
+# How gauges of several workers are combined that are no amounts.
+_COMBINED: dict[str, Callable[[float, float], float]] = {
+    "dither_store_ready": min,
+    "dither_untidied_rounds": max,
+    "dither_clock_skew_seconds": _larger,
+    "dither_last_report_age_seconds": _smaller_known,
+    "dither_build_info": max,
+    "process_start_time_seconds": min,
+    "process_max_fds": min,
+}
+
+
 class _Sums:
-    """Adds up the samples of several texts by name and labels."""
+    """Combines the samples of several texts by name and labels, most by adding them up."""
 
     def __init__(
         self, texts: Iterable[str], kinds: tuple[str, ...] = ("counter", "histogram", "gauge")
@@ -148,9 +229,11 @@ class _Sums:
                     family.name, Metric(family.name, family.documentation, family.type)
                 )
                 held = sums.setdefault(family.name, {})
+                combine = _COMBINED.get(family.name, _sum)
                 for sample in family.samples:
                     key = (sample.name, tuple(sample.labels.items()))
-                    held[key] = held.get(key, 0.0) + sample.value
+                    before = held.get(key)
+                    held[key] = sample.value if before is None else combine(before, sample.value)
         for name, family in families.items():
             for (sample_name, labels), value in sums[name].items():
                 family.add_sample(sample_name, dict(labels), value)

@@ -112,8 +112,12 @@ class RetrySpread:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all refused clients, as when a server starts."""
         self._recent = 0.0
-        self._updated = clock()
+        self._updated = self._clock()
 
     def seconds(self, least: int) -> int:
         """Return the seconds that the client refused now should wait, at least `least`."""
@@ -124,7 +128,7 @@ class RetrySpread:
         return least + secrets.randbelow(spread + 1)
 
 
-_retries = RetrySpread()
+retries = RetrySpread()
 
 
 class Problem(DitherError):
@@ -168,7 +172,7 @@ def problem(cause: str, detail: str = "", **more: object) -> Response:
         body["detail"] = _PUBLIC.get(cause, detail)
     headers = {}
     if cause in _RETRY_AFTER:
-        headers["retry-after"] = str(_retries.seconds(_RETRY_AFTER[cause]))
+        headers["retry-after"] = str(retries.seconds(_RETRY_AFTER[cause]))
     if cause == "unauthorised":
         headers["www-authenticate"] = "Bearer"
     return json_response({**body, **more}, status, "application/problem+json", headers)

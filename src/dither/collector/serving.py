@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import json
 import logging
 import multiprocessing
 import os
@@ -31,6 +32,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -42,6 +44,7 @@ import uvicorn
 
 from dither.collector import limits
 from dither.collector.app import Pages, make_app
+from dither.collector.clock import DatabaseClock
 from dither.collector.collector import Collector
 from dither.collector.connections import Connections, GuardedProtocol, room_for_connections
 from dither.collector.metrics import Metrics
@@ -287,6 +290,7 @@ def serve(
     counters: Path | None = None,
     pages: Pages | None = None,
     public_url: str | None = None,
+    logs: Logging | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then return.
 
@@ -304,15 +308,19 @@ def serve(
         counters: Folder for the metrics of several workers.
         pages: Adds pages for people.
         public_url: The address that participants and readers use.
+        logs: What is logged.
     """
-    _log_to_stderr()
+    logs = logs or Logging()
+    logs.start()
     limited = RateLimitFilter()
     # These loggers record errors that a client can cause at will.
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):
         logging.getLogger(name).addFilter(limited)
     bounds = limits.ConnectionLimits(most=room_for_connections(connections))
     collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
-    server = CollectorServer(collector, key, bounds, say, pages=pages)
+    # Without its own configuration, uvicorn's lines have the same format as all others.
+    more: dict[str, Any] = {"log_config": None} if logs.as_json else {}
+    server = CollectorServer(collector, key, bounds, say, pages=pages, **more)
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -348,11 +356,45 @@ def _end_process(server: CollectorServer) -> None:
         os._exit(1)
 
 
-def _log_to_stderr() -> None:
-    """Log warnings and errors to standard error, one line each."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+@dataclass(frozen=True)
+class Logging:
+    """What is logged to standard error, one line each.
+
+    Attributes:
+        level: The lowest level: "debug", "info", "warning" or "error".
+        as_json: Whether lines are JSON objects with a time.
+    """
+
+    level: str = "warning"
+    as_json: bool = False
+
+    def start(self) -> None:
+        """Log to standard error from now on."""
+        handler = logging.StreamHandler(sys.stderr)
+        plain = logging.Formatter("%(levelname)s %(name)s: %(message)s")
+        handler.setFormatter(JsonFormatter() if self.as_json else plain)
+        logging.basicConfig(level=self.level.upper(), handlers=[handler])
+
+
+class JsonFormatter(logging.Formatter):
+    """Formats log records as JSON objects: time (UTC), level, logger, message, exception.
+
+    Records with the attribute `day_only` have only a day: their time may be that of the last
+    report of a round.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        day_only = getattr(record, "day_only", False)
+        line = {
+            "time": at.strftime("%Y-%m-%d" if day_only else "%Y-%m-%dT%H:%M:%SZ"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def _threads_left() -> int:
@@ -382,6 +424,7 @@ class _Work:
     counters: Path
     pages: Pages | None
     public_url: str | None
+    logs: Logging
 
 
 @dataclass
@@ -426,18 +469,24 @@ def serve_workers(
     connections: int | None,
     pages: Pages | None = None,
     public_url: str | None = None,
+    logs: Logging | None = None,
 ) -> None:
     """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen.
 
     The other arguments are those of `serve`; a store that several processes share is needed.
     """
-    _log_to_stderr()
+    logs = logs or Logging()
+    logs.start()
     # A wrong option fails here once, not in every worker again and again.
     room_for_connections(connections)
-    open_store(store).close()
+    opened = open_store(store)
+    try:
+        DatabaseClock(opened).check()
+    finally:
+        opened.close()
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
     workers = _Workers(
-        _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url)
+        _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url, logs)
     )
 
     def stop(number: int, frame: object) -> None:
@@ -503,7 +552,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=end_with_the_first, daemon=True).start()
-    _log_to_stderr()
+    work.logs.start()
     try:
         serve(
             *(work.store, work.key, work.sockets, work.queue_reports, work.connections),
@@ -511,6 +560,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
             counters=work.counters,
             pages=work.pages,
             public_url=work.public_url,
+            logs=work.logs,
         )
     except DitherError as error:
         log.error("a worker cannot start: %s", error)

@@ -142,7 +142,8 @@ class CampaignSpec:
     after the day `closes` (UTC; or at that instant), or at `closes_at_reports` reports.
     `listed` shows it on the first page while it is open. `consumers` name who receives which
     bins of a number: each a number of bins, edges, or an object with name, bins, width or
-    edges, and epsilon.
+    edges, and epsilon. `delete_reports_after` deletes reports and token hashes this many days
+    after the release was made.
     """
 
     name: Annotated[PlainText, Field(max_length=200)] = ""
@@ -170,6 +171,7 @@ class CampaignSpec:
     ) = None
     listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
+    delete_reports_after: Annotated[int, Field(strict=True, ge=0, le=36_500)] | None = None
 
     @classmethod
     def from_json(cls, data: object) -> Self:
@@ -187,9 +189,9 @@ class CampaignSpec:
         """Return the call record from which a campaign like this can be created.
 
         It lacks the schema and the consumers, which are files of the release's folder, and
-        `listed`, which does not affect the release.
+        `listed` and `delete_reports_after`, which do not affect the release.
         """
-        left_out = ("schema", "consumers", "listed")
+        left_out = ("schema", "consumers", "listed", "delete_reports_after")
         values = {
             f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in left_out
         }

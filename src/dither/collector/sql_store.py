@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,8 @@ from dither.collector import limits
 from dither.collector.audit import AuditLog, note
 from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
+    FINALISED,
+    REPORTS_DELETED,
     UNTIDIED,
     bring_up_to_date,
     campaigns,
@@ -79,12 +81,14 @@ class SqlStore(ABC):
         _keep_state: SQL added to the query of a round's state, after the table's name and at
             the end, so that the state cannot change while reports are added.
         _await_adding: The same to wait for every transaction that holds the state so.
+        _one_snapshot: Options of a connection whose statements all see the same state.
     """
 
     shared = False
     _driver_error: type[Exception]
     _keep_state = ("", "")
     _await_adding = ("", "")
+    _one_snapshot: Mapping[str, Any] = {}
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -98,7 +102,7 @@ class SqlStore(ABC):
         self._round_locked = _round_query(*self._await_adding)
         with self._write(limits.LAYOUT_SECONDS) as connection:
             self._lock_layout(connection)
-            bring_up_to_date(connection)
+            bring_up_to_date(connection, partial(self._others_running, connection))
         self._tidy_left_over()
 
     # --- what depends on the database -----------------------------------------------------
@@ -120,6 +124,10 @@ class SqlStore(ABC):
         """Translate a driver's error into one of the store's, without stored values."""
 
     @abstractmethod
+    def now(self) -> float:
+        """Return the database's time in seconds since 1970."""
+
+    @abstractmethod
     def _check_writable(self) -> None:
         """Raise unless reports could be stored now."""
 
@@ -138,11 +146,19 @@ class SqlStore(ABC):
     def _lock_layout(self, connection: Connection) -> None:  # noqa: B027
         """Keep others from creating or changing tables until the transaction ends."""
 
+    def _others_running(self, connection: Connection) -> bool:
+        """Return whether other collectors use the database."""
+        return False
+
     def _round_created(self, connection: Connection, key: int) -> None:  # noqa: B027
         """Prepare storage for the reports of a new round."""
 
     def _drop_reports(self, connection: Connection, key: int) -> None:
         """Remove the reports of a round that is deleted."""
+        connection.execute(sa.delete(reports).where(reports.c.round_key == key))
+
+    def _empty_reports(self, connection: Connection, key: int) -> None:
+        """Remove the reports of a round that stays."""
         connection.execute(sa.delete(reports).where(reports.c.round_key == key))
 
     def _announce(self, connection: Connection, campaign: str) -> None:  # noqa: B027
@@ -270,6 +286,9 @@ class SqlStore(ABC):
                 self._move_round(connection, move)
             if move.opened is not None:
                 self._insert_round(connection, move.opened)
+            if move.finalised is not None:
+                name = f"{FINALISED}{move.campaign}"
+                connection.execute(sa.insert(facts).values(name=name, value=move.finalised))
             note(connection, move.to_state.value, move.campaign, move.description)
             self._announce(connection, move.campaign)
             return True
@@ -284,7 +303,7 @@ class SqlStore(ABC):
             "tally": move.tally,
             "held": int(move.held),
         }
-        if move.closes is not None:
+        if move.closes is not None or move.open_ended:
             values["closes"] = move.closes
         of_round = (rounds.c.campaign == move.campaign, rounds.c.number == move.from_round)
         connection.execute(sa.update(rounds).where(*of_round).values(values))
@@ -310,11 +329,44 @@ class SqlStore(ABC):
         for key in keys:
             self._drop_reports(connection, key)
         clear_untidied(connection, keys)
+        of_campaign = [f"{FINALISED}{campaign}", f"{REPORTS_DELETED}{campaign}"]
+        connection.execute(sa.delete(facts).where(facts.c.name.in_(of_campaign)))
         connection.execute(sa.delete(running).where(running.c.round_key.in_(keys)))
         for table in (publications, rounds, tokens):
             connection.execute(sa.delete(table).where(table.c.campaign == campaign))
         connection.execute(sa.delete(campaigns).where(c.id == campaign))
         note(connection, "delete", campaign, f"it was {state}")
+        return True
+
+    def delete_reports(self, campaign: str, finalised_by: str, today: str) -> bool:
+        with self._write(limits.WORK_SECONDS) as connection:
+            c = campaigns.c
+            finalised = sa.select(c.id).where(c.id == campaign, c.state == State.FINALISED.value)
+            if connection.scalar(finalised.with_for_update()) is None:
+                return False
+            if _fact(connection, f"{REPORTS_DELETED}{campaign}") is not None:
+                return True
+            day = _fact(connection, f"{FINALISED}{campaign}")
+            if day is None:  # finalised by an earlier version: its days begin today
+                name = f"{FINALISED}{campaign}"
+                connection.execute(sa.insert(facts).values(name=name, value=today))
+                day = today
+            if day > finalised_by:
+                return False
+            query = sa.select(rounds.c.key).where(rounds.c.campaign == campaign)
+            keys = list(connection.scalars(query))
+            marks = [f"{UNTIDIED}{key}" for key in keys]
+            connection.execute(sa.delete(facts).where(facts.c.name.in_(marks)))
+            for key, mark in zip(keys, marks, strict=True):
+                self._empty_reports(connection, key)
+                connection.execute(
+                    sa.insert(facts).values(name=mark, value="its files may hold deleted reports")
+                )
+            connection.execute(sa.delete(tokens).where(tokens.c.campaign == campaign))
+            name = f"{REPORTS_DELETED}{campaign}"
+            connection.execute(sa.insert(facts).values(name=name, value=today))
+            note(connection, "delete-reports", campaign, f"finalised on {day}")
+        self._tidy(set(keys))
         return True
 
     def release(self, campaign: str) -> bytes | None:
@@ -459,13 +511,17 @@ class SqlStore(ABC):
         with self._read(limits.WORK_SECONDS) as connection:
             return connection.scalar(query, {"key": key}) or 0
 
-    def answers(self, campaign: str, number: int) -> dict[int, int]:
+    def answers(self, campaign: str, number: int, in_turn: InTurn | None = None) -> dict[int, int]:
         key = self.round_key(campaign, number)
         query = sa.text(
             f"SELECT question, count(*) FROM {self._table(key)} "
             "WHERE round_key = :key GROUP BY question"
         )
-        with self._read(limits.WORK_SECONDS) as connection:
+        with self._read(limits.WORK_SECONDS) as plain:
+            connection = plain.execution_options(**self._one_snapshot)
+            if in_turn is not None:
+                # The first statement fixes what the transaction sees.
+                in_turn(lambda: connection.execute(sa.select(facts.c.name).limit(1)).all())
             counts = connection.execute(query, {"key": key})
             return {int(question): int(count) for question, count in counts}
 
@@ -540,6 +596,11 @@ class SqlStore(ABC):
                 f"campaign {campaign} has no round {number}", where="round", value=number
             )
         return key
+
+
+def _fact(connection: Connection, name: str) -> str | None:
+    value: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+    return value
 
 
 def until_unread(unread: Callable[[], bool]) -> None:

@@ -8,10 +8,12 @@ read the file and its companions.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,11 @@ _FULL = 2  # the value of `PRAGMA synchronous`
 _INSERT = (
     "INSERT OR IGNORE INTO reports (round_key, report_id, question, payload) VALUES (?, ?, ?, ?)"
 )
+_UNMARK_SECONDS = 0.2  # how long closing the store waits for another connection's lock
+# The name of the fact that a collector uses the file, with the file's number on its disk. A
+# plain copy of the file has another number, and lacks what is only in the log.
+RUNNING = "running"
+log = logging.getLogger("dither.collector")
 _CHECK_SECONDS = 2.0  # how long a health check waits for the writer and for the file's lock
 # Bytes free on the disk below which the store reports that it is full. A write that fails
 # for want of space is reported too, but then the operator has no warning.
@@ -56,7 +63,17 @@ class SqliteStore(SqlStore):
             )
         _keep_private(self._path)
         self._lock_file: int | None = _lock(self._path)
+        self._marked = False
+        if is_plain_copy(self._path):
+            os.close(self._lock_file)
+            raise InputError(
+                f"{self._path} is a plain copy of the file of a running collector, or was moved "
+                f"after a crash without {self._path.name}-wal: the latest reports are missing. Use "
+                "'dither store backup', or 'dither store restore --plain-copy' to accept it",
+                where=str(self._path),
+            )
         self._identity = _identity(self._path)
+        self._opened = time.time(), _elapsed()
         self._turn = threading.RLock()
         self._tidying: list[sqlite3.Connection] = []
         engine = sa.create_engine(
@@ -69,6 +86,7 @@ class SqliteStore(SqlStore):
         sa.event.listen(engine, "begin", _begin)
         try:
             super().__init__(engine)
+            self._mark_running()
         except BaseException:
             self.close()
             raise
@@ -77,10 +95,38 @@ class SqliteStore(SqlStore):
         """Close the file; a rewrite in progress is interrupted and done at the next opening."""
         for driver in list(self._tidying):
             driver.interrupt()
+        self._unmark_running()
         self._engine.dispose()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
+
+    def _mark_running(self) -> None:
+        """Record in the file itself, not only in its log, that a collector uses it."""
+        with self._guarded(limits.ANSWER_SECONDS), self._engine.connect() as connection:
+            driver = _driver(connection)
+            driver.execute("BEGIN IMMEDIATE")
+            forget_running(driver)
+            driver.execute("INSERT INTO facts VALUES (?, ?)", (RUNNING, str(self._identity[1])))
+            driver.execute("COMMIT")
+            self._log_emptied(driver)
+        self._marked = True
+
+    def _unmark_running(self) -> None:
+        """Remove the record if that is possible at once; it does no harm in this file."""
+        if not self._marked:
+            return
+        self._marked = False
+        try:
+            self._still_there()
+            driver = sqlite3.connect(self._path, timeout=_UNMARK_SECONDS)
+            try:
+                with driver:
+                    forget_running(driver)
+            finally:
+                driver.close()
+        except (StoreUnavailable, sqlite3.Error) as error:
+            log.warning("%s keeps the mark of a running collector: %s", self._path, error)
 
     def _connect(self) -> sqlite3.Connection:
         """Open a connection whose waits for locks are limited, so `_within` need not be."""
@@ -136,6 +182,15 @@ class SqliteStore(SqlStore):
             finally:
                 self._tidying.remove(driver)
 
+    def now(self) -> float:
+        """Return the machine's time at the opening plus the time since.
+
+        SQLite has no clock of its own. This one does not follow the machine's clock when it
+        jumps, so a jump is noticed.
+        """
+        wall, elapsed = self._opened
+        return wall + _elapsed() - elapsed
+
     def _check_writable(self) -> None:
         """Check the space on the disk, and that a writing transaction can begin."""
         if shutil.disk_usage(self._path.parent).free < self._min_free:
@@ -189,6 +244,39 @@ class SqliteStore(SqlStore):
         if isinstance(cause, sqlite3.DatabaseError) and not isinstance(cause, defects):
             return StoreUnavailable(f"the database failed: {cause}")
         return store_failure(cause, getattr(cause, "sqlite_errorname", "no code"), statement)
+
+
+def _elapsed() -> float:
+    """Return seconds that only increase, also while the machine is suspended."""
+    if hasattr(time, "CLOCK_BOOTTIME"):  # Linux
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+def is_plain_copy(path: Path) -> bool:
+    """Return whether a file was copied without its log while a collector used it."""
+    if path.with_name(path.name + "-wal").exists():
+        return False
+    try:
+        status = os.stat(path)
+        if status.st_size == 0:
+            return False
+        driver = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=limits.ANSWER_SECONDS
+        )
+        try:
+            query = "SELECT value FROM facts WHERE name = ?"
+            found = driver.execute(query, (RUNNING,)).fetchone()
+        finally:
+            driver.close()
+    except (OSError, sqlite3.Error):  # not a store: whoever opens it says so
+        return False
+    return found is not None and found[0] != str(status.st_ino)
+
+
+def forget_running(driver: sqlite3.Connection) -> None:
+    """Remove the record that a collector uses the file."""
+    driver.execute("DELETE FROM facts WHERE name = ?", (RUNNING,))
 
 
 def _make_durable(driver: sqlite3.Connection) -> None:

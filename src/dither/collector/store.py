@@ -148,6 +148,9 @@ class Move:
             revoked could end a later closing.
         held: Round `from_round` waits for a tally counted outside the collector.
         closes: Time at which round `from_round` closes automatically, if known from now on.
+        open_ended: Round `from_round` no longer closes at a time.
+        reason: Why the collector makes an automatic transition, for the audit log.
+        finalised: The day on which the campaign is finalised.
     """
 
     campaign: str
@@ -163,12 +166,16 @@ class Move:
     moves: int | None = None
     held: bool = False
     closes: float | None = None
+    open_ended: bool = False
+    reason: str = ""
+    finalised: str | None = None
 
     @property
     def description(self) -> str:
         """The transition in words, for the audit log."""
         before = f"{self.from_state.value}, round {self.from_round}"
-        return f"{before}, to {self.to_state.value}, round {self.to_round}"
+        after = f"{self.to_state.value}, round {self.to_round}"
+        return f"{before}, to {after}" + (f": {self.reason}" if self.reason else "")
 
 
 class Position(NamedTuple):
@@ -233,6 +240,9 @@ class Store(Protocol):
             in_turn: Runs a function in the collector's writing thread.
         """
 
+    def now(self) -> float:
+        """Return the database's time in seconds since 1970; it decides all dates."""
+
     def positions(self) -> dict[str, Position]:
         """Return the position of every campaign."""
 
@@ -269,6 +279,20 @@ class Store(Protocol):
             StoreUnavailable, StoreFull: The files could not be rewritten now.
         """
 
+    def delete_reports(self, campaign: str, finalised_by: str, today: str) -> bool:
+        """Delete reports and token hashes of a campaign that was finalised by a day.
+
+        Tallies and release stay. The files hold none of its reports afterwards.
+
+        Args:
+            campaign: The campaign.
+            finalised_by: The latest day of finalising, in ISO format.
+            today: The day to record.
+
+        Returns:
+            Whether the reports are deleted, now or before.
+        """
+
     def release(self, campaign: str) -> bytes | None:
         """Return the release of a finalised campaign."""
 
@@ -289,8 +313,15 @@ class Store(Protocol):
     def count(self, campaign: str, number: int) -> int:
         """Return the number of reports of a round."""
 
-    def answers(self, campaign: str, number: int) -> dict[int, int]:
-        """Return the number of reports by question; -1 means reports that answer all of them."""
+    def answers(self, campaign: str, number: int, in_turn: InTurn | None = None) -> dict[int, int]:
+        """Return the number of reports by question; -1 means reports that answer all of them.
+
+        Args:
+            campaign: The campaign.
+            number: The round.
+            in_turn: Fixes the moment of the count: all reports committed before the function
+                passed to it runs are counted, and none that this process commits later.
+        """
 
     def digest(self, campaign: str, number: int) -> tuple[int, int]:
         """Return the number of reports and their digest as `dither.tally.counting` defines it."""

@@ -30,7 +30,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import sqlalchemy as sa
@@ -48,7 +48,14 @@ _FOLD_REPORTS = 4096
 _TRIES = 3  # counts that failing commits may invalidate before a read fails
 
 
-def rebuild(store: Store, campaign: str, plan: Plan) -> RoundTally:
+class ReportSource(Protocol):
+    """What holds the reports of rounds, such as a store."""
+
+    def reports(self, campaign: str, number: int) -> Iterator[list[Row]]:
+        """Yield blocks of a round's reports."""
+
+
+def rebuild(store: ReportSource, campaign: str, plan: Plan) -> RoundTally:
     """Count all stored reports of a round."""
     tally = zero(plan)
     for rows in store.reports(campaign, plan.round):

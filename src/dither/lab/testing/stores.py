@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from dither.collector import limits
 from dither.collector.collector import Collector
 from dither.collector.store import (
     Batch,
@@ -148,6 +150,13 @@ class StoreContract:
         assert store.stored_among(CAMPAIGN, ids) == set(ids[:3]), "in any round"
         assert store.stored_among("00" * 16, ids) == set()
         assert store.stored_among(CAMPAIGN, []) == set()
+        store.close()
+
+    def test_it_tells_the_time(self, open_store: Opening) -> None:
+        store = open_store()
+        first, second = store.now(), store.now()
+        assert first <= second
+        assert abs(first - time.time()) < limits.MAX_SKEW_SECONDS
         store.close()
 
     def test_a_move_happens_only_from_where_it_expects(self, open_store: Opening) -> None:

@@ -1,0 +1,99 @@
+"""dither store: check, back up and restore the store of a collector."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dither.cli.options import AsJson
+from dither.errors import InputError
+
+if TYPE_CHECKING:
+    from dither.collector import StoreContents
+
+app = typer.Typer(help="Check, back up and restore a store.", no_args_is_help=True)
+Address = Annotated[
+    str, typer.Option("--store", help="a file (SQLite), or postgresql://USER@HOST/DATABASE")
+]
+
+
+@app.callback()
+def _verbs() -> None:
+    """Check, back up and restore a store."""
+    if find_spec("sqlalchemy") is None or find_spec("psycopg") is None:
+        raise InputError("a store needs the extra 'server': pip install 'dither[server]'")
+
+
+@app.command("check")
+def _check(store: Address = "collector.db", as_json: AsJson = False) -> None:
+    """Check that a store is complete and consistent, also while collectors use it.
+
+    The tally of each closed round is compared with its stored reports. Exit status 1 if there is a problem.
+
+    Example: dither store check --store collector.db
+    """
+    from dither.collector import check_store
+
+    contents = check_store(store)
+    if as_json:
+        print(json.dumps(vars(contents)))
+    else:
+        print(_summary(contents))
+        for problem in contents.problems:
+            print(f"problem: {problem}")
+    if contents.problems:
+        raise typer.Exit(1)
+
+
+@app.command("backup", no_args_is_help=True)
+def _backup(
+    output: Annotated[Path, typer.Option("-o", "--output", help="a file that does not exist")],
+    store: Address = "collector.db",
+) -> None:
+    """Write a backup to one file, also while collectors use the store.
+
+    It holds everything committed when the command started: randomised reports, hashes of tokens and keys.
+
+    Example: dither store backup --store postgresql://dither@/dither -o monday.db
+    """
+    from dither.collector import back_up
+
+    print(f"{output}: {_summary(back_up(store, output))}")
+
+
+@app.command("restore", no_args_is_help=True)
+def _restore(
+    backup: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="a file of 'dither store backup'")
+    ],
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store", help="a file that does not exist, or an empty postgresql:// database"
+        ),
+    ],
+    plain_copy: Annotated[
+        bool,
+        typer.Option(
+            "--plain-copy",
+            help="accept a plain copy of a running collector's file; its latest reports are lost",
+        ),
+    ] = False,
+) -> None:
+    """Make a store from a backup, on SQLite or PostgreSQL.
+
+    Example: dither store restore monday.db --store collector.db
+    """
+    from dither.collector import restore_store
+
+    print(f"restored {_summary(restore_store(backup, store, plain_copy))}")
+
+
+def _summary(contents: StoreContents) -> str:
+    campaigns = f"{contents.campaigns:,} campaign{'' if contents.campaigns == 1 else 's'}"
+    reports = f"{contents.reports:,} report{'' if contents.reports == 1 else 's'}"
+    return f"{campaigns}, {reports}, layout {contents.layout}"
