@@ -1,9 +1,9 @@
-"""The stored results: the means of full runs, and RESULTS.md and the README's figures made from them.
+"""The stored results: the means of full runs, and the pictures, RESULTS.md and the README's figures made from them.
 
     dither bench NAME --store        measure in full, then put the means into benchmarks/results.json
-    python -m benchmarks.results     rewrite RESULTS.md and the README's table from benchmarks/results.json
+    python -m benchmarks.results     rewrite pictures, RESULTS.md and the README's table from benchmarks/results.json
 
-A test fails when either text differs from what the stored results give.
+A test fails when a picture or text differs from what the stored results give.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import figures as drawn
 from dither.lab.harness.page import digits, label, words
 from dither.schema.files import write_atomically
 
@@ -115,8 +117,9 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Results\n",
         "Generated from [results.json](results.json) by `python -m benchmarks.results`; do not edit. Every section gives the "
-        "command that measures it anew, the machine and the versions. ± is the standard deviation over seeds. Lines marked "
-        "*published* are figures from papers, not measured here. Times are CPU seconds unless they say otherwise, on a machine "
+        "command that measures it anew, the machine and the versions. Tables are folded below the pictures. ± is the standard "
+        "deviation over seeds. Hollow markers and lines marked *published* are figures from papers, not measured here; "
+        "[the papers, part by part](../docs/papers.md). Times are CPU seconds unless they say otherwise, on a machine "
         "that was busy with other work: compare them with each other, not with a clock.\n",
         "\n".join(f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in stored.values())
         + "\n",
@@ -137,15 +140,30 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
             if rows:
                 parts.append(f"### {study['title']}\n")
                 parts += [f"{study['note']}\n"] if study["note"] else []
+                parts += _pictures(name, entry, study)
                 parts += _study(study, rows)
     return "\n".join(parts)
 
 
+def _pictures(bench: str, entry: dict[str, Any], study: dict[str, Any]) -> list[str]:
+    """The pictures of a study, side by side where there is room."""
+    shown = [
+        f"![{study['title']}, {words(chart['y'] or 'values')}](../docs/pictures/results/{name})"
+        for name, chart in drawn.charts_of(bench, study).items()
+        if drawn.draw(entry, study, chart)
+    ]
+    # No empty line after the pictures: the tables follow directly.
+    return [" ".join(shown)] if shown else []
+
+
 def _study(study: dict[str, Any], rows: Sequence[Figure]) -> list[str]:
+    """The tables of a study in one line of HTML, folded."""
     lines = {tuple(row["labels"].items()) for row in rows}
     if len(lines) <= WHOLE_LINES or not study["charts"]:
-        return [_whole(rows)]
-    return [text for chart in study["charts"] if (text := _crossed(chart, rows))]
+        return [f"<details><summary>Table</summary>{_whole(rows)}</details>\n"]
+    tables = [(c, text) for c in study["charts"] if (text := _crossed(c, rows))]
+    inside = "".join(f"<p>{escape(words(chart['y']))}</p>{text}" for chart, text in tables)
+    return [f"<details><summary>Tables</summary>{inside}</details>\n"]
 
 
 def _whole(rows: Sequence[Figure]) -> str:
@@ -184,19 +202,24 @@ def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
     body = [
         [*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()
     ]
-    return f"{words(chart['y'])}:\n\n" + _table(
-        [*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
-    )
+    return _table([*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names))
 
 
 def _table(head: Iterable[str], body: Iterable[Sequence[str]], left: int) -> str:
-    names = [words(name) for name in head]
-    rule = ["---" if i < left else "---:" for i in range(len(names))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (names, rule, *body)) + "\n"
+    """A table in one line of HTML, with `left` columns of names."""
+    top = "".join(f"<th>{escape(words(name))}</th>" for name in head)
+    rows = [
+        "".join(
+            f"<th>{escape(text)}</th>" if i < left else f"<td>{escape(text)}</td>"
+            for i, text in enumerate(line)
+        )
+        for line in body
+    ]
+    return f"<table><tr>{top}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _plain(value: Any) -> str:
-    return label(value).replace("|", "\\|")
+    return label(value)
 
 
 def _shown(row: Figure) -> str:
@@ -278,8 +301,9 @@ def readme_text(stored: dict[str, dict[str, Any]]) -> str:
 
 
 def write_texts() -> None:
-    """Rewrite both texts."""
+    """Rewrite pictures and texts."""
     stored = load()
+    drawn.write(stored)
     results = results_text(stored)
     write_atomically(RESULTS, lambda path: path.write_text(results, encoding="utf-8"))
     if {"mixture", "privincr"} <= set(stored):
