@@ -1,9 +1,9 @@
-"""The stored results: the means of full runs, and RESULTS.md and the README's figures made from them.
+"""The stored results: the means of full runs, and the pictures, RESULTS.md and the README's figures made from them.
 
     dither bench NAME --store        measure in full, then put the means into benchmarks/results.json
-    python -m benchmarks.results     rewrite RESULTS.md and the README's table from benchmarks/results.json
+    python -m benchmarks.results     rewrite pictures, RESULTS.md and the README's table from benchmarks/results.json
 
-A test fails when either text differs from what the stored results give.
+A test fails when a picture or text differs from what the stored results give.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import figures as drawn
 from dither.lab.harness.page import digits, label, words
 from dither.schema import write_atomically
 
@@ -115,8 +117,9 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Results\n",
         "Generated from [results.json](results.json) by `python -m benchmarks.results`; do not edit. Every section gives the "
-        "command that measures it anew, the machine and the versions. ± is the standard deviation over seeds. Lines marked "
-        "*published* are figures from papers, not measured here. Times are CPU seconds unless they say otherwise, on a machine "
+        "command that measures it anew, the machine and the versions. Tables are folded below the pictures. ± is the standard "
+        "deviation over seeds. Hollow markers and lines marked *published* are figures from papers, not measured here; "
+        "[the papers, part by part](../docs/papers.md). Times are CPU seconds unless they say otherwise, on a machine "
         "that was busy with other work: compare them with each other, not with a clock.\n",
         "\n".join(f"- [{entry['title']}](#{_anchor(entry['title'])})" for entry in stored.values())
         + "\n",
@@ -128,24 +131,39 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
         )
         parts.append(f"## {entry['title']}\n")
         parts.append(
-            f"`dither bench {name}`, {entry['date']}, {entry['seconds']:,} s. {entry['about']}\n"
+            f"`dither bench {name}`, {entry['date']}, {entry['seconds']:,} s. {entry['about']} "
+            f"({facts['processor']}, {facts['system']}; {versions}.)\n"
         )
-        parts.append(f"{facts['processor']}, {facts['system']}; {versions}.\n")
         parts += [f"Not measured: {note}\n" for note in entry["notes"]]
         for study in entry["studies"]:
             rows = [figure for figure in entry["figures"] if figure["study"] == study["name"]]
             if rows:
                 parts.append(f"### {study['title']}\n")
                 parts += [f"{study['note']}\n"] if study["note"] else []
+                parts += _pictures(name, entry, study)
                 parts += _study(study, rows)
     return "\n".join(parts)
 
 
+def _pictures(bench: str, entry: dict[str, Any], study: dict[str, Any]) -> list[str]:
+    """The pictures of a study, side by side where there is room."""
+    shown = [
+        f"![{study['title']}, {words(chart['y'] or 'values')}](../docs/pictures/results/{name})"
+        for name, chart in drawn.charts_of(bench, study).items()
+        if drawn.draw(entry, study, chart)
+    ]
+    # No empty line after the pictures: the tables follow directly.
+    return [" ".join(shown)] if shown else []
+
+
 def _study(study: dict[str, Any], rows: Sequence[Figure]) -> list[str]:
+    """The tables of a study in one line of HTML, folded."""
     lines = {tuple(row["labels"].items()) for row in rows}
     if len(lines) <= WHOLE_LINES or not study["charts"]:
-        return [_whole(rows)]
-    return [text for chart in study["charts"] if (text := _crossed(chart, rows))]
+        return [f"<details><summary>Table</summary>{_whole(rows)}</details>\n"]
+    tables = [(c, text) for c in study["charts"] if (text := _crossed(c, rows))]
+    inside = "".join(f"<p>{escape(words(chart['y']))}</p>{text}" for chart, text in tables)
+    return [f"<details><summary>Tables</summary>{inside}</details>\n"]
 
 
 def _whole(rows: Sequence[Figure]) -> str:
@@ -184,19 +202,24 @@ def _crossed(chart: dict[str, Any], rows: Sequence[Figure]) -> str:
     body = [
         [*map(_plain, key), *(found.get(x, "") for x in across)] for key, found in lines.items()
     ]
-    return f"{words(chart['y'])}:\n\n" + _table(
-        [*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names)
-    )
+    return _table([*names, *(f"{words(chart['x'])} {_plain(x)}" for x in across)], body, len(names))
 
 
 def _table(head: Iterable[str], body: Iterable[Sequence[str]], left: int) -> str:
-    names = [words(name) for name in head]
-    rule = ["---" if i < left else "---:" for i in range(len(names))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (names, rule, *body)) + "\n"
+    """A table in one line of HTML, with `left` columns of names."""
+    top = "".join(f"<th>{escape(words(name))}</th>" for name in head)
+    rows = [
+        "".join(
+            f"<th>{escape(text)}</th>" if i < left else f"<td>{escape(text)}</td>"
+            for i, text in enumerate(line)
+        )
+        for line in body
+    ]
+    return f"<table><tr>{top}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _plain(value: Any) -> str:
-    return label(value).replace("|", "\\|")
+    return label(value)
 
 
 def _shown(row: Figure) -> str:
@@ -216,38 +239,47 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
     from benchmarks.tables import PRODUCT
 
     adult: dict[str, Any] = {"dataset": "Adult", "participants": 1_500_000}
-    lines: list[tuple[str, str, dict[str, Any]]] = [
+    table_2, published = ("privincr", "table_2"), ("published", "table_2")
+    lines: list[tuple[str, tuple[str, str], dict[str, Any]]] = [
         (
-            "LoPub, as run by PrivIncr's authors",
-            "privincr",
-            {"method": "lopub", "source": "published"},
+            "LoPub, as run by PrivIncr's authors (published)",
+            table_2,
+            {"method": "lopub", "source": "published", **adult},
         ),
         (
-            "PrivIncr, as published",
-            "privincr",
-            {"method": "privincr, as printed", "source": "published"},
+            "LoPub with its paper's parameters, a tenth of 45,222 rows (`--as-published`)",
+            published,
+            {"method": "lopub@published", "source": None},
+        ),
+        ("Dither, `lopub`", ("published", "lopub"), {}),
+        (
+            "PrivIncr (published)",
+            table_2,
+            {"method": "privincr, as printed", "source": "published", **adult},
+        ),
+        (
+            "PrivIncr with its paper's parameters (`--as-published`)",
+            published,
+            {"method": "privincr@published", "source": None},
         ),
         (
             "product of the **exact** one-way marginals: no dependence learnt",
-            "mixture",
-            {"method": PRODUCT},
+            ("mixture", "errors"),
+            {"method": PRODUCT, **adult},
         ),
-        ("Dither, `privincr`", "privincr", {"method": "privincr", "source": None}),
-        ("Dither, `mixture` (default)", "mixture", {"method": "mixture"}),
+        ("Dither, `privincr`", table_2, {"method": "privincr", "source": None, **adult}),
+        ("Dither, `mixture` (default)", ("mixture", "errors"), {"method": "mixture", **adult}),
     ]
     epsilons = (1.0, 2.0, 4.0, 8.0)
     text = [
         "| | " + " | ".join(f"epsilon {e:g}" for e in epsilons) + " |",
         "|---|" + "---:|" * len(epsilons),
     ]
-    for title, bench, labels in lines:
-        study = {"mixture": "errors", "privincr": "table_2"}[bench]
+    for title, (bench, study), labels in lines:
         cells = []
         for epsilon in epsilons:
             try:
-                value = (
-                    f"{find(stored, bench, study, 'tvd_2', epsilon=epsilon, **adult, **labels):.3f}"
-                )
+                value = f"{find(stored, bench, study, 'tvd_2', epsilon=epsilon, **labels):.3f}"
             except KeyError:
                 value = ""  # the papers give no figure at epsilon 2
             cells.append(f"**{value}**" if "default" in title else value)
@@ -257,7 +289,8 @@ def readme_figures(stored: dict[str, dict[str, Any]]) -> str:
     seconds = find(stored, "mixture", "cost", "cpu_s", dataset="Adult", epsilon=4.0)
     memory = find(stored, "mixture", "cost", "peak_megabytes", dataset="Adult", epsilon=4.0)
     text.append(
-        f"\nOurs are means of {_runs(stored)} seeds. From the reports of 1.5 million participants to as many synthetic rows takes "
+        f"\n`mixture` and `privincr` are means of {_runs(stored)} seeds, the lines of the papers' parameters and of `lopub` one "
+        f"run. From the reports of 1.5 million participants to as many synthetic rows takes "
         f"{seconds:.1f} s of one processor core and {memory / 1000:.1f} GB at epsilon 4."
     )
     return "\n".join(text)
@@ -278,11 +311,12 @@ def readme_text(stored: dict[str, dict[str, Any]]) -> str:
 
 
 def write_texts() -> None:
-    """Rewrite both texts."""
+    """Rewrite pictures and texts."""
     stored = load()
+    drawn.write(stored)
     results = results_text(stored)
     write_atomically(RESULTS, lambda path: path.write_text(results, encoding="utf-8"))
-    if {"mixture", "privincr"} <= set(stored):
+    if {"mixture", "privincr", "published"} <= set(stored):
         readme = readme_text(stored)
         write_atomically(README, lambda path: path.write_text(readme, encoding="utf-8"))
 

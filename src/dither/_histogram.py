@@ -12,7 +12,7 @@ import numpy as np
 from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, TableError
 from dither.mechanisms import NAMES, BitMechanism, Mechanism, check_epsilon, kernels
-from dither.methods import HISTOGRAMS, MEANS, start
+from dither.methods import HISTOGRAMS, MEANS, published_parameters, start
 from dither.methods.histogram.consumer import (
     POLICIES,
     Consumer,
@@ -284,6 +284,7 @@ def histogram(
     consistent: bool = False,
     path: ReportPath = "counts",
     seed: int | None = None,
+    as_published: bool = False,
     name: str = "the values",
     attribute: str | None = None,
 ) -> Release:
@@ -307,6 +308,8 @@ def histogram(
         low: Lower end of the public range. If omitted it is taken from the data, which
             leaks it; a warning says so.
         high: Upper end of the public range.
+        as_published: Use the mechanism of the method's paper, Basic RAPPOR, unless
+            `parameters` names another.
         method: See `dither methods`: `chp`, `ranges`, `square-wave`, `mean`, ...
         parameters: Parameters of the method.
         out_of_range: What becomes of values outside the range: an "error", or "clip".
@@ -328,6 +331,8 @@ def histogram(
     """
     consumers, seed = list(consumers), check_seed(seed)
     record = recorded(histogram, locals())
+    if as_published:
+        parameters = published_parameters(method, parameters)
     check_epsilon(epsilon)
     check_choice("out_of_range", out_of_range, POLICIES)
     check_choice("path", path, PATHS)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dither.datasets import open_table, published_layout
 from dither.errors import DitherWarning, ParameterError
-from dither.methods import DEFAULT, NONPRIVATE, start
+from dither.methods import DEFAULT, NONPRIVATE, published_parameters, start
 from dither.methods import method as find_method
 from dither.notice import Notice
 from dither.progress import followed
@@ -50,6 +50,7 @@ def publish(
     holdout: float = 0.0,
     replicates: int = 0,
     prior: NativeTable | None = None,
+    as_published: bool = False,
     columns: Sequence[str] | None = None,
     drop: Sequence[str] = (),
     keep: Sequence[str] = (),
@@ -90,6 +91,8 @@ def publish(
         replicates: Further fits (such as 20) that give intervals for any question.
         prior: A public table of the same schema. The fit is averaged with it, with weights that
             the reports decide. It costs no privacy.
+        as_published: Run the method with its paper's parameters (docs/papers.md), except for
+            those in `parameters`. Epsilon is that of the whole record all the same.
         columns: Columns to ask; None for all.
         drop: Columns to leave out.
         keep: Columns to ask although they look like identifiers or free text.
@@ -130,6 +133,7 @@ def publish(
         holdout=holdout,
         replicates=replicates,
         prior=prior,
+        as_published=as_published,
     )
     read = ReadOptions(
         columns, drop, keep, delimiter, encoding, decimal, missing, no_header, date_order
@@ -182,12 +186,15 @@ def publish_table(
     if run.no_privacy:
         return _publish_openly(domain, codes, call, generators, layout, seconds, facts)
     begun = time.perf_counter()
+    parameters = run.parameters
+    if run.as_published:
+        parameters = published_parameters(run.method, parameters, domain.cardinalities)
     machine = start(
         run.method,
         domain,
         run.epsilon,
         len(codes),
-        run.parameters,
+        parameters,
         public_seed(run.seed),
         run.holdout,
     )
@@ -247,6 +254,8 @@ def _publish_openly(
 
 def _check_method(run: RunOptions) -> None:
     """Raise ParameterError unless the method exists and fits the other options."""
+    if run.as_published:
+        published_parameters(run.method)
     if run.method != NONPRIVATE.name:
         find_method(run.method)
         if run.no_privacy:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import results
+from benchmarks import figures, results
 
 
 def outside_figures(readme: str) -> str:
@@ -83,3 +84,66 @@ def test_finding_a_figure_is_exact() -> None:
     stored = results.load()
     with pytest.raises(KeyError, match="figures in mixture/errors"):
         results.find(stored, "mixture", "errors", "tvd_2", dataset="Adult")
+
+
+def test_pictures_are_what_the_stored_results_give() -> None:
+    made = figures.pictures(results.load())
+    there = {path.name: path.read_text(encoding="utf-8") for path in figures.PICTURES.glob("*.svg")}
+    assert there == made, "run python -m benchmarks.results"
+
+
+def test_the_results_page_shows_every_picture_and_stays_short() -> None:
+    text = results.RESULTS.read_text(encoding="utf-8")
+    shown = re.findall(r"\(../docs/pictures/results/([\w.-]+\.svg)\)", text)
+    assert sorted(shown) == sorted(figures.pictures(results.load()))
+    assert text.count("\n") <= 600
+
+
+def test_pictures_are_well_formed_and_have_colours_for_dark_pages() -> None:
+    for name, text in figures.pictures(results.load()).items():
+        ElementTree.fromstring(text)
+        assert "prefers-color-scheme:dark" in text, name
+        assert "nan" not in text, name
+
+
+def test_printed_figures_are_hollow_markers() -> None:
+    stored = results.load()
+    picture = figures.pictures(stored)["privincr-table-2-tvd-2.svg"]
+    published = [
+        f
+        for f in stored["privincr"]["figures"]
+        if f["study"] == "table_2" and f["labels"].get("source") == "published"
+    ]
+    # Each of them in its panel, and two for each line in the legend.
+    lines = {f["labels"]["method"] for f in published}
+    assert picture.count('class="hollow') == len(published) + 2 * len(lines)
+
+
+def test_every_figure_of_a_paper_with_stored_points_has_a_picture() -> None:
+    made = figures.pictures(results.load())
+    for start in (
+        "lopub-joints-avd",
+        "lopub-joints-cpu",
+        "lopub-correlations",
+        "lopub-classification",
+        "lopub-model-cpu",
+        "bayesnet-networks",
+        "bayesnet-ranges",
+        "bayesnet-queries",
+        "bayesnet-classifiers",
+        "privincr-figure-3",
+        "privincr-figure-4",
+        "privincr-table-2",
+        "privincr-figure-6",
+        "csm-figure2",
+        "csm-figure3",
+        "csm-figure4",
+        "csm-figure5",
+        "csm-figure6",
+        "chp-figures-1-to-3",
+        "chp-figure4",
+        "chp-figure5",
+        "chp-figure6",
+        "chp-figure7",
+    ):
+        assert any(name.startswith(start) for name in made), start

@@ -75,8 +75,8 @@ def test_dense_sensing_is_exact_and_bounded() -> None:
         exact_product(drawn.matrix, np.full(50, 2**45))
     with pytest.raises(ParameterError, match="use the hadamard measurement"):
         sensing("gaussian", 2**13, 2**13, np.random.default_rng(0))
-    with pytest.raises(ParameterError, match="sparse, hadamard, gaussian, bernoulli"):
-        sensing("fourier", 2, 4, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="sparse, hadamard, gaussian, bernoulli, fourier"):
+        sensing("wavelet", 2, 4, np.random.default_rng(0))
     for tau in (0, 1.5, math.nan):
         with pytest.raises(ParameterError, match="tau"):
             rows_for(tau, 8)

@@ -35,6 +35,7 @@ OTHER: dict[str, Any] = {
     "holdout": 0.05,
     "replicates": 20,
     "prior": "public.csv",
+    "as_published": True,
     "columns": ("a", "b"),
     "drop": ("c",),
     "keep": ("d",),

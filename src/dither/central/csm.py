@@ -49,6 +49,7 @@ from dither.central.sensing import (
     sensing,
 )
 from dither.central.sparse import (
+    UNION,
     Basis,
     Dictionary,
     dictionary,
@@ -104,7 +105,8 @@ def _recover(
     """
     variance = max(variance, NO_NOISE)
     total = float(noisy[0]) / matrix.unit if matrix.total else None
-    if isinstance(matrix, SparseSensing) and matrix.alone:
+    # White noise over cells is white over the atoms of an orthonormal dictionary only.
+    if isinstance(matrix, SparseSensing) and matrix.alone and UNION not in dictionaries:
         found = list(_by_cells(matrix, noisy, variance, dictionaries, sparsity))
     else:
         found = list(_by_pursuit(matrix, noisy, variance, dictionaries, sparsity, total))
@@ -309,7 +311,7 @@ def pursue(
     matrix: Sensing, basis: Dictionary, noisy: Floats, variance: float, sparsity: int | None
 ) -> tuple[Floats, int]:
     """Cells by matching pursuit, and the number of atoms above the noise's universal threshold."""
-    cells, size = matrix.size, _size(matrix.size, basis)
+    cells, size = matrix.size, basis.atoms(_size(matrix.size, basis))
     atoms, stop = (sparsity, 0.0)
     if atoms is None:
         atoms, stop = most_atoms(matrix.rows), math.sqrt(variance * 2 * math.log(size))
@@ -348,7 +350,7 @@ def _norms(matrix: Sensing, basis: Dictionary) -> Floats:
     mixing = (
         matrix.entries if isinstance(matrix, SparseSensing) else matrix.rows - int(matrix.total)
     )
-    squares = np.full(_size(matrix.size, basis), float(mixing))
+    squares = np.full(basis.atoms(_size(matrix.size, basis)), float(mixing))
     if matrix.total:
         squares += (
             np.asarray(basis.analyse(_padded(np.ones(matrix.size), basis)), dtype=np.float64) ** 2
@@ -464,8 +466,8 @@ class CsmParameters:
             for each cell, or 0.3 times that number with two or more `entries`; a dense
             one has `automatic_tau`.
         records: A public guess of the table's size, for `automatic_tau`.
-        dictionary: The dictionary; by default chosen after the noise by penalised
-            residuals.
+        dictionary: The dictionary; by default the orthonormal one with the least penalised
+            residual after the noise. `dct+haar` is not orthonormal.
         sparsity: The number of atoms; by default chosen likewise.
         total: Whether one row measures the number of records.
     """
@@ -473,7 +475,7 @@ class CsmParameters:
     tau: float | None = None
     measurement: Measurement = "sparse"
     entries: int | None = None
-    dictionary: Literal["automatic", "dct", "haar", "walsh", "identity"] = "automatic"
+    dictionary: Literal["automatic", "dct", "haar", "walsh", "identity", "dct+haar"] = "automatic"
     sparsity: int | None = None
     total: bool = True
     records: int = 10_000
@@ -482,7 +484,7 @@ class CsmParameters:
         if self.tau is not None:
             check_tau(self.tau)
         check_choice("measurement", self.measurement, get_args(Measurement))
-        check_choice("dictionary", self.dictionary, ("automatic", *get_args(Basis)))
+        check_choice("dictionary", self.dictionary, ("automatic", *get_args(Basis), UNION))
         check_whole_or_none("entries", self.entries, 1, MAX_ENTRIES)
         check_whole_or_none("sparsity", self.sparsity, 1)
         check_whole("records", self.records, 1, MAX_RECORDS)

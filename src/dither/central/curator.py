@@ -36,6 +36,7 @@ from dither.datasets import open_table, published_layout
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.fit import apportion, norm_sub
 from dither.mechanisms import check_epsilon
+from dither.methods import published_parameters
 from dither.methods.machine import build_parameters
 from dither.notice import Notice
 from dither.progress import followed
@@ -147,6 +148,7 @@ def central_release(
     replicates: int = REPLICATES,
     workload: str = "cells",
     records: int | None = None,
+    as_published: bool = False,
     clock: Callable[[], float] = time.perf_counter,
     progress: Progress | bool | None = None,
 ) -> Release:
@@ -160,7 +162,8 @@ def central_release(
     domains, epsilon, the `workload` (single "cells" and broad counts, or "ranges") and
     `records`, a public guess of the table's size; under `replace` the size is public.
     `replicates` is the number of repetitions on the estimate from which intervals are
-    computed; they cost no privacy. `progress` is as for `publish`.
+    computed; they cost no privacy. `as_published` runs a named method with its paper's
+    parameters, except for those in `parameters`. `progress` is as for `publish`.
 
     Args:
         table: A pandas, polars or PyArrow table, a file, or a bundled dataset's name.
@@ -187,6 +190,10 @@ def central_release(
     """
     columns, seed = None if columns is None else list(columns), check_seed(seed)
     record = recorded(central_release, locals())
+    if as_published:
+        if method is None:
+            raise ParameterError("as_published needs a method, such as csm", where="method")
+        parameters = published_parameters(method, parameters)
     epsilon = check_between("epsilon", check_epsilon(epsilon), *EPSILONS, error=PrivacyError)
     notion = check_neighbours(neighbours)
     asked = _check_workload(workload)

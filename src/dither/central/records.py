@@ -10,8 +10,13 @@ for each value of any other. The rows of a Hadamard matrix over these places, wi
 random signs, are dealt into groups of s; a record is measured by the rows of one group,
 drawn at random. Over all groups the transpose is the inverse, so `decode` is unbiased
 for all records, and the error of a value's share decreases with epsilon and with the
-number of records. A decoder that searches few atoms in each record, as in the paper,
-lacks this property: values that it does not pick stay in the middle of the domain.
+number of records.
+
+`form=paper` is the paper's algorithm 1 on the d x n matrix instead: a record is the vector
+of its d codes, s rows of a random matrix measure it, and matching pursuit decodes each
+record alone. Without noise it recovers records that are sparse in the dictionary exactly.
+With noise calibrated to whole records the measurements of one record carry almost nothing,
+and the shares of values are biased.
 
 Few rows mean little noise (the sensitivity grows with s) but leave much unmeasured;
 `best_rows` minimises the sum, from public figures.
@@ -27,12 +32,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal, get_args, get_type_hints
 
 import numpy as np
 from scipy.linalg import hadamard
 
 from dither.central.noise import ByteSource, achieved_epsilon, add_noise, calibrate
-from dither.central.sensing import check_tau
+from dither.central.sensing import check_tau, rows_for
+from dither.central.sensing import sensing as draw_sensing
+from dither.central.sparse import dictionary, matching_pursuit
+from dither.checks import check_choice, check_whole_or_none
 from dither.errors import ParameterError
 from dither.fit import apportion, norm_sub
 from dither.mechanisms import check_epsilon
@@ -40,17 +49,34 @@ from dither.types import Codes, Floats, Integers
 
 EXACT_CORNERS = 2**16
 MAX_PLACES = 4096
+# A residual below this share of the measurement is rounding error.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class RecordParameters:
-    """`tau` is the compression ratio of one record, from public figures unless given."""
+    """Parameters of the record form.
+
+    Attributes:
+        tau: Compression ratio of one record, from public figures unless given.
+        form: "linear", or "paper" for algorithm 1.
+        measurement: The matrix of algorithm 1.
+        dictionary: The dictionary of algorithm 1.
+        sparsity: Atoms of a record in algorithm 1; None for a quarter of the rows.
+    """
 
     tau: float | None = None
+    form: Literal["linear", "paper"] = "linear"
+    measurement: Literal["gaussian", "bernoulli", "hadamard", "fourier"] = "gaussian"
+    dictionary: Literal["dct", "haar", "walsh", "identity", "dct+haar"] = "dct"
+    sparsity: int | None = None
 
     def __post_init__(self) -> None:
         if self.tau is not None:
             check_tau(self.tau)
+        for name in ("form", "measurement", "dictionary"):
+            check_choice(name, getattr(self, name), get_args(get_type_hints(type(self))[name]))
+        check_whole_or_none("sparsity", self.sparsity, 1)
 
 
 @dataclass(frozen=True)
@@ -179,6 +205,8 @@ def release_records(
             where="columns",
             value=places.count,
         )
+    if parameters.form == "paper":
+        return _published_form(codes, places.sizes, epsilon, source, rng, parameters)
     order = places.order
     rows = (
         best_rows(places, epsilon)
@@ -202,6 +230,96 @@ def release_records(
         shares.append(scores.mean(axis=0) if len(codes) else np.full(size, 1 / size))
         decoded[:, j] = fill(scores, apportion(len(codes), norm_sub(shares[-1])))
     return NoisyRecords(decoded, tuple(shares), achieved_epsilon(reach, scale), reach, exact, rows)
+
+
+def _published_form(
+    codes: Codes,
+    sizes: Sequence[int],
+    epsilon: float,
+    source: ByteSource,
+    rng: np.random.Generator,
+    parameters: RecordParameters,
+) -> NoisyRecords:
+    """Algorithm 1 of Zheng et al. 2020: the rows of `codes` are the columns of their matrix D."""
+    drawn = record_sensing(len(sizes), parameters, rng)
+    reach, exact = code_sensitivity(drawn.matrix, sizes)
+    scale = calibrate(max(reach, 1), epsilon)
+    noisy = add_noise(codes.astype(np.int64) @ drawn.matrix.T.astype(np.int64), scale, source)
+    found = drawn.decode(noisy.astype(np.float64))
+    decoded = np.rint(found).clip(0, np.asarray(sizes) - 1).astype(codes.dtype)
+    shares = []
+    for j, size in enumerate(sizes):
+        counts = np.bincount(decoded[:, j], minlength=size)
+        shares.append(counts / len(codes) if len(codes) else np.full(size, 1 / size))
+    return NoisyRecords(
+        decoded,
+        tuple(shares),
+        achieved_epsilon(reach, scale),
+        reach,
+        exact,
+        drawn.matrix.shape[0],
+    )
+
+
+@dataclass(frozen=True)
+class RecordSensing:
+    """The measurement matrix of algorithm 1, s by d, with its dictionary and number of atoms."""
+
+    matrix: Integers
+    atoms: Floats
+    sparsity: int
+
+    def decode(self, measured: Floats) -> Floats:
+        """Records by attributes: D* = Phi X*, X* by orthogonal matching pursuit."""
+        sensing = self.matrix @ self.atoms
+        lengths = np.linalg.norm(sensing, axis=0)
+        lengths[lengths == 0] = 1.0
+        coefficients = np.zeros((len(measured), len(lengths)))
+        for record, observed in enumerate(measured):
+            picked, values = matching_pursuit(
+                observed,
+                lambda atom: sensing[:, atom],
+                lambda residual: residual @ sensing,
+                atoms=self.sparsity,
+                stop=_ROUNDING * float(np.linalg.norm(observed)),
+                norms=lengths,
+            )
+            coefficients[record, picked] = values
+        return np.asarray(coefficients @ self.atoms.T)
+
+
+def record_sensing(
+    attributes: int, parameters: RecordParameters, rng: np.random.Generator
+) -> RecordSensing:
+    """Draw the matrix of algorithm 1 for records of some attributes, from public randomness."""
+    rows = rows_for(parameters.tau if parameters.tau is not None else 1.0, attributes)
+    drawn = draw_sensing(parameters.measurement, rows, attributes, rng)
+    columns = np.eye(attributes, dtype=np.int64)
+    matrix = np.stack([drawn.apply(column) for column in columns], axis=1)
+    basis = dictionary(parameters.dictionary)
+    size = attributes
+    if basis.power_of_two:
+        size = 1 << (attributes - 1).bit_length()
+    atoms = basis.synthesise(np.eye(basis.atoms(size))).T[:attributes]
+    sparsity = parameters.sparsity or max(1, rows // 4)
+    return RecordSensing(matrix, np.asarray(atoms, np.float64), min(sparsity, rows))
+
+
+def code_sensitivity(matrix: Integers, sizes: Sequence[int]) -> tuple[int, bool]:
+    """The largest L1 distance of the measured codes of two records, and whether it is exact.
+
+    The distance is convex in the difference of the codes, so its maximum is where every code
+    moves across its whole domain. All signs are tried where they are few; otherwise the sum
+    over attributes is given, a bound.
+    """
+    moves = matrix * (np.asarray(sizes, dtype=np.int64) - 1)
+    if 2 ** (len(sizes) - 1) > EXACT_CORNERS:
+        return int(np.abs(moves).sum()), False
+    # A difference and its opposite have one distance, so the first sign is fixed.
+    sums = moves[:, :1].T
+    for j in range(1, len(sizes)):
+        sums = np.concatenate([sums + moves[:, j], sums - moves[:, j]])
+    return int(np.abs(sums).sum(axis=1).max()), True
 
 
 def _power_of_two(rows: float) -> int:

@@ -1,12 +1,12 @@
-"""Integer measurement matrices for compressed sensing: sparse, Gaussian, Bernoulli, subsampled Hadamard.
+"""Integer measurement matrices: sparse, Gaussian, Bernoulli, subsampled Hadamard and Fourier.
 
 Guarantee: `apply` is exact integer arithmetic and `sensitivity` is the exact L1
-sensitivity of the integers that are measured. A Gaussian matrix is drawn once, rounded
-to a grid of 1/256 and from then on is an integer matrix: rounding changes which matrix
-is used, never the guarantee. Matrices are drawn from public randomness and are no
+sensitivity of the integers that are measured. A Gaussian or Fourier matrix is drawn once,
+rounded to a grid of 1/256 and from then on is an integer matrix: rounding changes which
+matrix is used, never the guarantee. Matrices are drawn from public randomness and are no
 secret.
 
-A record moves every row of a dense matrix (Gaussian, Bernoulli, Hadamard), so the
+A record moves every row of a dense matrix (all but the sparse one), so the
 sensitivity grows with the rows; it moves `entries` rows of a sparse one and the total,
 however many rows there are.
 
@@ -32,7 +32,7 @@ from dither.checks import check_between, check_choice
 from dither.errors import ParameterError
 from dither.types import AnyIntegers, Codes, Floats, Integers, Singles
 
-Measurement = Literal["sparse", "hadamard", "gaussian", "bernoulli"]
+Measurement = Literal["sparse", "hadamard", "gaussian", "bernoulli", "fourier"]
 GRID = 256
 DENSE_ENTRIES = 2**25
 LARGEST_EXACT = 2**53
@@ -260,12 +260,34 @@ def sensing(
             1,
         )
     else:
-        drawn = rng.standard_normal((rows, size), dtype=np.float32)
+        drawn = (
+            _fourier_rows(rows, size, rng)
+            if kind == "fourier"
+            else rng.standard_normal((rows, size), dtype=np.float32)
+        )
         drawn *= GRID
         matrix, unit = np.rint(drawn, out=drawn).astype(np.int16), GRID
     if total:
         matrix[0] = unit
     return DenseSensing(matrix, float(unit), total)
+
+
+def _fourier_rows(rows: int, size: int, rng: np.random.Generator) -> Singles:
+    """Random rows of the real Fourier matrix with random signs of the cells.
+
+    Row 0 is constant, the others are cosines and sines of one frequency each, all with mean
+    square one. The signs make the rows unlike the atoms of a cosine dictionary, which a few of
+    them could not tell apart otherwise.
+    """
+    chosen = np.sort(rng.permutation(size)[:rows])
+    frequency = (chosen + 1) // 2
+    # Odd rows are cosines, even rows sines; the last row of an even size alternates its sign.
+    phase = np.where((chosen % 2 == 1) | (chosen == 0), np.pi / 2, 0.0)
+    angle = 2 * np.pi * np.outer(frequency, np.arange(size)) / size + phase[:, None]
+    waves = np.sin(angle)
+    waves /= np.sqrt((waves**2).mean(axis=1, keepdims=True))
+    signs = rng.integers(0, 2, size) * 2 - 1
+    return (waves * signs).astype(np.float32)
 
 
 def _sparse(

@@ -1,7 +1,7 @@
-"""Orthonormal dictionaries (cosine, Haar wavelet, Walsh, identity), and matching pursuit.
+"""Dictionaries (cosine, Haar wavelet, Walsh, identity, a union of two), and matching pursuit.
 
-Guarantee: `synthesise` is an orthogonal map R^size -> R^size and `analyse` its
-transpose and inverse, along the last axis.
+Guarantee: `analyse` is the transpose of `synthesise`, along the last axis. Both are orthogonal
+maps R^size -> R^size, except for the union, which has twice as many atoms as cells.
 """
 
 from __future__ import annotations
@@ -22,21 +22,38 @@ from dither.errors import ParameterError
 from dither.types import Floats, Integers, Reals
 
 Basis = Literal["dct", "haar", "walsh", "identity"]
+# Cosines and Haar wavelets together: a non-orthogonal dictionary (Zheng et al. 2020, eq. 4).
+UNION = "dct+haar"
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """An orthonormal basis by two fast transforms; `heights` are the largest entries of atoms."""
+    """Atoms by two fast transforms.
+
+    Attributes:
+        analyse: Products with all atoms.
+        synthesise: The sum of atoms with some coefficients.
+        heights: The largest entries of the atoms of a size.
+        power_of_two: Whether the size must be one.
+        orthonormal: Whether the atoms are an orthonormal basis; else there are two for a cell.
+    """
 
     analyse: Callable[[Reals], Reals]
     synthesise: Callable[[Reals], Reals]
     heights: Callable[[int], Floats]
     power_of_two: bool = False
+    orthonormal: bool = True
+
+    def atoms(self, size: int) -> int:
+        """The number of atoms over this many cells."""
+        return size if self.orthonormal else 2 * size
 
 
 def dictionary(name: str) -> Dictionary:
     """The dictionary of this name."""
-    check_choice("dictionary", name, get_args(Basis))
+    check_choice("dictionary", name, (*get_args(Basis), UNION))
+    if name == UNION:
+        return _union(dictionary("dct"), dictionary("haar"))
     if name == "dct":
         return Dictionary(
             lambda x: fft.dct(x, norm="ortho", axis=-1),
@@ -50,6 +67,22 @@ def dictionary(name: str) -> Dictionary:
             _walsh, _walsh, lambda size: np.full(size, 1 / math.sqrt(size)), power_of_two=True
         )
     return Dictionary(lambda x: x, lambda c: c, np.ones)
+
+
+def _union(first: Dictionary, second: Dictionary) -> Dictionary:
+    """The atoms of two bases, those of the first before those of the second."""
+
+    def analyse(x: Reals) -> Reals:
+        return np.concatenate([first.analyse(x), second.analyse(x)], axis=-1)
+
+    def synthesise(c: Reals) -> Reals:
+        half = c.shape[-1] // 2
+        return first.synthesise(c[..., :half]) + second.synthesise(c[..., half:])
+
+    def heights(size: int) -> Floats:
+        return np.concatenate([first.heights(size), second.heights(size)])
+
+    return Dictionary(analyse, synthesise, heights, power_of_two=True, orthonormal=False)
 
 
 def _haar_heights(size: int) -> Floats:

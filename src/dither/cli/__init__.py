@@ -60,6 +60,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "Release columns under central differential privacy, as the holder of the table.",
     ),
     "bench": ("bench:bench", "Rerun a benchmark from a clone of the repository."),
+    "papers": (
+        "papers:papers",
+        "List the parts of the implemented papers with code, tests, commands and figures.",
+    ),
     "serve": ("serve:serve", "Run a collector."),
     "campaign": ("campaign:app", "Manage campaigns of a running collector (see 'dither serve')."),
     "key": (

@@ -11,6 +11,7 @@ import typer
 from dither.central.curator import REPLICATES, central_release
 from dither.cli.options import (
     AsJson,
+    AsPublished,
     Overwrite,
     Quiet,
     SchemaFile,
@@ -52,6 +53,7 @@ def central(
     ] = "add-remove",
     seed: Seed = None,
     settings: Settings = None,
+    as_published: AsPublished = False,
     replicates: Annotated[
         int,
         typer.Option(help="repetitions on the estimate for standard errors; fewer than 2 for none"),
@@ -78,6 +80,7 @@ def central(
             if columns is None
             else [name.strip() for name in columns.split(",") if name.strip()],
             schema=schema,
+            as_published=as_published,
             neighbours=neighbours,
             seed=seed,
             parameters=read_settings(settings),

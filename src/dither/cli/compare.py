@@ -41,7 +41,8 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="comma-separated names; all: every local method; "
+            help="comma-separated names; all: every local method; NAME@published: a method with "
+            "its paper's parameters; "
             f"peers: other libraries that are installed ({', '.join(PEERS)})"
         ),
     ] = "all",

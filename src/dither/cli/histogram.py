@@ -17,6 +17,7 @@ from dither._histogram import histogram as run
 from dither.cli.number_questions import Bins, Edges, Quantiles, Questions, Ranges, read_bins
 from dither.cli.options import (
     AsJson,
+    AsPublished,
     Overwrite,
     SchemaFile,
     Seed,
@@ -80,6 +81,7 @@ def histogram(
     ] = False,
     seed: Seed = None,
     path: SimulationPath = "counts",
+    as_published: AsPublished = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for release.json and report.html")
     ] = None,
@@ -135,6 +137,7 @@ def histogram(
         consistent=consistent,
         path=path,
         seed=seed,
+        as_published=as_published,
         name=f"column {column!r}",
         attribute=column,
     )

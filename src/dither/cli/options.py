@@ -62,6 +62,13 @@ Replicates = Annotated[
         "20 are enough, 0 for none"
     ),
 ]
+AsPublished = Annotated[
+    bool,
+    typer.Option(
+        "--as-published",
+        help="the parameters of the method's paper (see 'dither papers'); --set overrides them",
+    ),
+]
 SimulationPath = Annotated[
     Literal["counts", "reports"],
     typer.Option(

@@ -11,6 +11,7 @@ import typer
 
 from dither._publish import publish_table
 from dither.cli.options import (
+    AsPublished,
     Overwrite,
     Prior,
     Quiet,
@@ -73,6 +74,7 @@ def _run_options(
         ),
     ] = 0.0,
     replicates: Replicates = 0,
+    as_published: AsPublished = False,
     prior: Prior = None,
     path: SimulationPath = "counts",
     unknown: Annotated[
@@ -98,6 +100,7 @@ def _run_options(
         holdout=holdout,
         replicates=replicates,
         prior=prior,
+        as_published=as_published,
     )
 
 

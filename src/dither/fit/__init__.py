@@ -25,6 +25,7 @@ from dither.fit.marginal import Marginal
 from dither.fit.model import KINDS, Independent, Model, check_marginal, model_from_bytes
 from dither.fit.pool import (
     AnswerCounts,
+    PoolWeights,
     WeightedAnswer,
     answers_of,
     check_asked,
@@ -58,6 +59,7 @@ __all__ = [
     "Marginal",
     "Model",
     "Network",
+    "PoolWeights",
     "Pruning",
     "Ruled",
     "TreeFit",

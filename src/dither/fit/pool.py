@@ -3,13 +3,15 @@
 Reference: PrivIncr, eq. 6 to 13, with the weights that frequencies need: n/C for C cells summed
 into one if noise dominates (erratum 6), n if sampling dominates. The weights use the variance
 at the mean frequency 1/cells, not at the noisy estimate, so the average stays unbiased.
+`weights="paper"` has the printed weights 1/(C n), for comparison.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from dither.reports import Question
 from dither.schema import Schema
 from dither.tally import CountTally
 from dither.types import Floats, Integers
+
+PoolWeights = Literal["variance", "paper"]
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,24 @@ def check_asked(schema: Schema, answers: Sequence[AnswerCounts]) -> None:
         )
 
 
-def pool(schema: Schema, answers: Sequence[AnswerCounts], attributes: Sequence[str]) -> Marginal:
-    """The pooled marginal of some attributes over every question that contains them all."""
+def pool(
+    schema: Schema,
+    answers: Sequence[AnswerCounts],
+    attributes: Sequence[str],
+    weights: PoolWeights = "variance",
+) -> Marginal:
+    """The pooled marginal of some attributes over every question that contains them all.
+
+    Args:
+        schema: The attributes.
+        answers: All questions with their counts.
+        attributes: Those of the marginal.
+        weights: "variance" weighs by `precision`, "paper" by PrivIncr's eq. 6 to 13, 1/(C n) for
+            C summed cells (erratum 6).
+    """
     parts = weigh_answers(schema, answers, attributes)
+    if weights == "paper":
+        parts = [replace(part, weight=1 / (part.group * part.answer.n)) for part in parts]
     if not parts:
         raise ParameterError(
             f"nobody was asked about {', '.join(attributes)} together",

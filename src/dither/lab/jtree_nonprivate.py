@@ -7,13 +7,15 @@ switch, and its release states that it is not private. The registry of methods l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
+from typing import Literal
 
 import numpy as np
 
-from dither.checks import check_between, check_whole
+from dither.checks import check_between, check_choice, check_whole
 from dither.errors import ParameterError
 from dither.fit import (
     JunctionTree,
@@ -34,13 +36,18 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class _TrueTreeParameters:
-    """`phi`: a pair with mutual information below min(k-1) phi^2 / 2 counts as independent."""
+    """`phi`: a pair with mutual information below min(k-1) phi^2 / 2 counts as independent.
+
+    `unit` is that of the mutual information; the paper names none.
+    """
 
     phi: float = 0.3
+    unit: Literal["nats", "bits"] = "nats"
     max_clique_cells: int = 20_000
 
     def __post_init__(self) -> None:
         check_between("phi", self.phi, 0, 1)
+        check_choice("unit", self.unit, ("nats", "bits"))
         check_whole("max_clique_cells", self.max_clique_cells, 2)
 
 
@@ -69,11 +76,13 @@ def fit(codes: Codes, schema: Schema, parameters: JsonMapping) -> NonprivateFit:
 def _true_tree(codes: Codes, schema: Schema, parameters: _TrueTreeParameters) -> Triangulation:
     """The tree of the pairs above the threshold; the weakest are dropped to respect the cap."""
     strengths: dict[Pair, float] = {}
+    unit = math.log(2) if parameters.unit == "bits" else 1.0
     for i, j in combinations(range(len(schema)), 2):
         information = mutual_information(_frequencies(codes, schema, (i, j)))
-        if information >= mutual_information_threshold(
+        threshold = mutual_information_threshold(
             schema.cardinalities[i], schema.cardinalities[j], parameters.phi
-        ):
+        )
+        if information >= unit * threshold:
             strengths[i, j] = information
     return triangulate_capped(schema.cardinalities, strengths, parameters.max_clique_cells)
 

@@ -3,6 +3,7 @@
 from dither.methods.diagnostics import Diagnostics
 from dither.methods.machine import Campaign, ProtocolMachine
 from dither.methods.prior import EarlierReports, PublicRows
+from dither.methods.published import PUBLISHED, published_parameters
 from dither.methods.registry import (
     DEFAULT,
     HISTOGRAMS,
@@ -21,6 +22,7 @@ __all__ = [
     "MEANS",
     "METHODS",
     "NONPRIVATE",
+    "PUBLISHED",
     "Campaign",
     "Diagnostics",
     "EarlierReports",
@@ -31,6 +33,7 @@ __all__ = [
     "method",
     "methods",
     "plugin_faults",
+    "published_parameters",
     "restore",
     "start",
 ]

@@ -67,7 +67,8 @@ class BayesNetParameters:
     previous step (algorithm 4). `root` is the attribute of largest entropy (algorithm 4) or a
     random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a candidate
     whose joint exceeds `max_cells` is replaced by smaller ones. For `split`: `flip` (the
-    paper's f, by default from epsilon), EM's `tolerance` and `steps`. For `sample`:
+    paper's f, by default from epsilon), EM's `tolerance` and `steps`; `em=printed` has the
+    printed stopping rule (erratum 4). For `sample`:
     `significance` of a parent, `omega` (the share of the first round), `singles` and
     `factor_cells` as in PrivIncr.
     """
@@ -80,6 +81,7 @@ class BayesNetParameters:
     flip: float | None = None
     tolerance: float = 1e-4
     steps: int = 500
+    em: Literal["converged", "printed"] = "converged"
     mechanism: str = "best"
     significance: float = 2.0
     omega: float = 0.5
@@ -133,7 +135,12 @@ def _learn_split(
         if wanted:
             names = [tuple(schema.names[a] for a in s) for s in wanted]
             found = estimate_joints(
-                reports, names, "em", tolerance=parameters.tolerance, steps=parameters.steps
+                reports,
+                names,
+                "em",
+                tolerance=parameters.tolerance,
+                steps=parameters.steps,
+                printed=parameters.em == "printed",
             )
             joints.update({s: f.joint for s, f in zip(wanted, found, strict=True)})
 

@@ -18,6 +18,7 @@ from dither.fit import (
     AnswerCounts,
     Dependence,
     Marginal,
+    PoolWeights,
     check_asked,
     contrast_noise,
     dependence,
@@ -72,10 +73,14 @@ class PairEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The answers of all closed rounds as singles and pairs; unanswered pairs have no evidence."""
+    """The answers of all closed rounds as singles and pairs; unanswered pairs have no evidence.
+
+    `weights` are those of `pool`.
+    """
 
     schema: Schema
     answers: Sequence[AnswerCounts]
+    weights: PoolWeights = "variance"
     _pairs: dict[Pair, PairEvidence | None] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -101,7 +106,8 @@ class Evidence:
 
     def pooled(self, names: Sequence[str]) -> Marginal:
         """Some attributes' marginal over every question that holds them all."""
-        return pool(self.schema, self._holding.get(frozenset(names[:2]), ()), names)
+        answers = self._holding.get(frozenset(names[:2]), ())
+        return pool(self.schema, answers, names, self.weights)
 
     def pair(self, i: int, j: int) -> PairEvidence | None:
         """The evidence on a pair, i < j; None if it was not asked."""

@@ -74,7 +74,8 @@ class LoPubParameters:
     for binary schemas and empty for others. `fit=pairs` fits the tree to all pairs at once,
     `fit=cliques` estimates each clique separately with the `estimator`, as the paper does. The
     paper's figures need `em=printed` (even start, printed stopping rule) and
-    `relative_entropy=degrees`, H/(k-1), used for its table 7.
+    `relative_entropy=degrees`, H/(k-1), used for its table 7. `sample` is the share of the
+    participants who are asked; the paper takes a tenth of Adult.
     """
 
     estimator: Literal["em", "lasso", "hybrid"] = "em"
@@ -95,6 +96,7 @@ class LoPubParameters:
     em: Literal["converged", "printed"] = "converged"
     tolerance: float = 1e-5
     steps: int = 2_000
+    sample: float = 1.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -110,6 +112,7 @@ class LoPubParameters:
             check_whole_or_none(name, getattr(self, name), 1)
         check_whole_or_none("hash_seed", self.hash_seed, 0)
         check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
+        check_between("sample", self.sample, 0, 1, ends="(]")
         check_finite("significance", self.significance)
         given = [
             n
@@ -151,7 +154,7 @@ def lopub_plan(schema: Schema, epsilon: float, parameters: LoPubParameters) -> P
     if parameters.flip is None:
         mechanisms = _for_epsilon(mechanisms, epsilon)
     questions = tuple(Question((a.name,), m) for a, m in zip(schema, mechanisms, strict=True))
-    plan = Plan(0, questions, split=True, tally="patterns")
+    plan = Plan(0, questions, split=True, tally="patterns", population=parameters.sample)
     if plan.epsilon > epsilon:
         raise PrivacyError(
             f"flip={parameters.flip} gives a whole record epsilon {plan.epsilon:.6g}, more than the {epsilon:g} asked "

@@ -3,7 +3,8 @@
 Reference: Liu, Tang, Hu, Jin, Guo, "Multi-dimensional data publishing with local differential
 privacy", EDBT 2023. Every participant answers one question at full epsilon. Answers are pooled
 by their whole variance, of noise and sampling (the paper's weights: erratum 6). Pairs are
-pruned by risk by default, since the paper's rule prunes nothing (erratum 7).
+pruned by risk by default, since the paper's relaxed rule prunes nothing (erratum 7). The
+parameters of the paper itself are in `dither.methods.published`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ from dither.fit import (
     mutual_information,
     mutual_information_threshold,
     norm_sub,
-    pool,
     shrunk_squares,
     triangulate_capped,
 )
@@ -97,7 +97,9 @@ class PrivIncrParameters:
     participants in these rounds. `threshold=calibrated` prunes by risk: a pair is kept if its
     estimated squared dependence exceeds `price` times its noise after the last round; with
     `phi` it must also reach the paper's mutual information then. `threshold=paper` is eq. 18
-    with `alpha` and phi (0.3). Pairs in which strong dependence would not exceed `significance`
+    with `alpha` and phi (0.3), `threshold=plain` the mutual information of eq. 15 alone, in
+    `unit` (the paper names no base of its logarithm). `weights=paper` averages the answers of
+    each round by eq. 6 to 13. Pairs in which strong dependence would not exceed `significance`
     standard deviations are not asked. `shares` of the pairs grow with the root of their cells,
     or with their `cells` as in the paper. `singles` is the share of one-attribute questions (by
     default from the domains' widths; the paper: 0). `fit=joint` fits the tree to all answers at
@@ -106,7 +108,9 @@ class PrivIncrParameters:
 
     rounds: int | None = None
     omega: float = 0.5
-    threshold: Literal["calibrated", "paper"] = "calibrated"
+    threshold: Literal["calibrated", "paper", "plain"] = "calibrated"
+    unit: Literal["nats", "bits"] = "nats"
+    weights: Literal["variance", "paper"] = "variance"
     phi: float | None = None
     alpha: float = 0.05
     significance: float = 2.0
@@ -133,8 +137,15 @@ class PrivIncrParameters:
 
     @property
     def degree(self) -> float:
-        """phi with its default: the paper's 0.3 for its rule, none with the noise test."""
-        return self.phi if self.phi is not None else (0.3 if self.threshold == "paper" else 0.0)
+        """phi with its default: the paper's 0.3 for its rules, none with the noise test."""
+        if self.phi is not None:
+            return self.phi
+        return 0.3 if self.printed else 0.0
+
+    @property
+    def printed(self) -> bool:
+        """Whether pairs are selected by one of the paper's rules."""
+        return self.threshold != "calibrated"
 
     @property
     def clique_cells(self) -> int:
@@ -217,7 +228,7 @@ def learnable_pairs(campaign: Campaign, parameters: PrivIncrParameters) -> list[
     """
     schema = campaign.schema
     every = list(combinations(range(len(schema)), 2))
-    if parameters.threshold == "paper":
+    if parameters.printed:
         return every
     people = campaign.participants * (1 - _usual_singles(campaign, parameters)) / len(schema)
     out = []
@@ -242,7 +253,7 @@ def singles_share(
     """
     d = len(campaign.schema)
     every, usual = math.comb(d, 2), _usual_singles(campaign, parameters)
-    if parameters.threshold == "paper" or not every or parameters.singles == 0:
+    if parameters.printed or not every or parameters.singles == 0:
         return usual
     return max(1 - (1 - usual) * learnable / every, 1 - left / d)
 
@@ -320,6 +331,18 @@ def relaxed_threshold(rows: int, columns: int, n: int, phi: float, alpha: float)
     return mutual_information_threshold(rows, columns, phi) - reach
 
 
+def _printed_threshold(rows: int, columns: int, n: int, parameters: PrivIncrParameters) -> float:
+    """The mutual information, in nats, that the paper asks of a pair with n answers.
+
+    Eq. 18 with `threshold=paper`, eq. 15 with `threshold=plain`. The right side of eq. 15 has
+    no unit: read in bits it is a smaller number of nats.
+    """
+    if parameters.threshold == "paper":
+        return relaxed_threshold(rows, columns, n, parameters.degree, parameters.alpha)
+    plain = mutual_information_threshold(rows, columns, parameters.degree)
+    return plain * math.log(2) if parameters.unit == "bits" else plain
+
+
 def _prune(
     evidence: Evidence,
     edges: Sequence[Pair],
@@ -330,14 +353,12 @@ def _prune(
     """The pairs that stay after a round, when `people` are left to be asked about pairs."""
     sizes = evidence.schema.cardinalities
     found = {pair: e for pair in edges if (e := evidence.pair(*pair)) is not None}
-    if parameters.threshold == "paper":
+    if parameters.printed:
         return [
             (i, j)
             for (i, j), e in found.items()
             if mutual_information(e.projected)
-            >= relaxed_threshold(
-                sizes[i], sizes[j], e.pooled.n, parameters.degree, parameters.alpha
-            )
+            >= _printed_threshold(sizes[i], sizes[j], e.pooled.n, parameters)
         ]
     if not last:
         return _may_be_worth(evidence, list(found), parameters.price, people)
@@ -509,8 +530,9 @@ def _lay_out(
     for pair in edges:
         found = evidence.pair(*pair)
         if found is not None:
-            paper = parameters.threshold == "paper"
-            strengths[pair] = mutual_information(found.projected) if paper else found.distance
+            strengths[pair] = found.distance
+            if parameters.printed:
+                strengths[pair] = mutual_information(found.projected)
     tree = triangulate_capped(schema.cardinalities, strengths, parameters.clique_cells)
     most = parameters.factor_cells or factor_cells(schema, epsilon, people, len(tree.cliques))
     split = tuple(_factorise(evidence, clique, most, parameters) for clique in tree.cliques)
@@ -558,7 +580,7 @@ def _factorise(
     sizes = schema.cardinalities
     if math.prod(sizes[a] for a in clique) <= most:
         return Factorisation(clique, ())
-    if parameters.threshold == "paper":
+    if parameters.printed:
         return factorise(clique, sizes, evidence.information(), most)
     names = [schema.names[a] for a in clique]
     tables: list[Table] = [((names[i],), evidence.distributions[a]) for i, a in enumerate(clique)]
@@ -580,9 +602,7 @@ def _fit_cliques(evidence: Evidence, layout: _CliqueLayout) -> JunctionTree:
         for positions in split.sets:
             names = [schema.names[a] for a in positions]
             if any(set(names) <= question for question in asked):
-                factors.append(
-                    (positions, norm_sub(pool(schema, evidence.answers, names).frequencies))
-                )
+                factors.append((positions, norm_sub(evidence.pooled(names).frequencies)))
             else:  # not asked: the attributes are modelled as independent
                 factors.append(
                     (positions, _product([evidence.distributions[a] for a in positions]))
@@ -663,7 +683,11 @@ class PrivIncr(ProtocolMachine[PrivIncrParameters]):
     def _go_on(self, tally: RoundTally) -> None:
         assert self._open is not None
         finished = not (self._edges and len(self._closed) <= self.rounds)
-        self.evidence = Evidence(self.campaign.schema, merged(answers_of(self.counted)))
+        answers = answers_of(self.counted)
+        if self.parameters.weights == "variance":
+            # The printed weights depend on the number of answers in each round.
+            answers = merged(answers)
+        self.evidence = Evidence(self.campaign.schema, answers, self.parameters.weights)
         self._used = min(1.0, self._used + self._open.population)
         if finished:
             if (

@@ -55,6 +55,7 @@ class RunOptions:
         holdout: Share of the participants kept from the fit for an error estimate.
         replicates: Number of further fits that intervals are computed from; 0 for none.
         prior: A public table of the same schema; None for none.
+        as_published: Whether the method's parameters are those of its paper, unless given.
     """
 
     epsilon: float
@@ -70,6 +71,7 @@ class RunOptions:
     holdout: float = 0.0
     replicates: int = 0
     prior: NativeTable | None = None
+    as_published: bool = False
 
     def checked(self) -> Self:
         """The same options as plain Python numbers.

@@ -21,7 +21,8 @@ from dither.errors import DitherError, ParameterError
 from dither.evaluation.metrics import attribute_sets, evaluate_codes, marginal
 from dither.lab.comparison.peers import Draw, Drawn, find_peer
 from dither.lab.harness.process import PeakMemory
-from dither.methods import MethodRun, start
+from dither.methods import MethodRun, published_parameters, start
+from dither.methods.published import SUFFIX
 from dither.release.intervals import Bootstrap
 from dither.release.replicates import prepare_bootstrap
 from dither.schema import Schema, schema_from_json
@@ -168,7 +169,10 @@ def _synthesise(
         draw = peer.fit(people, domain, epsilon, seed)
         rows = np.asarray(draw(len(people)))
         return _checked(rows, people.shape, sizes, method), peer.trust, draw
-    machine = start(method, task.schema, epsilon, len(people), seed=seed)
+    name, parameters = method.removesuffix(SUFFIX), None
+    if method.endswith(SUFFIX):
+        parameters = published_parameters(name, None, task.schema.cardinalities)
+    machine = start(name, task.schema, epsilon, len(people), parameters, seed=seed)
     simulate(machine, people, rng)
     return machine.model().sample(len(people), rng), LOCAL, machine
 

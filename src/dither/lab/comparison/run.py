@@ -34,8 +34,9 @@ from dither.lab.harness import Bench, Chart, NotAvailable, Outcome, Study, execu
 from dither.lab.harness.page import render
 from dither.lab.harness.process import run_isolated
 from dither.mechanisms import check_epsilon
-from dither.methods import HISTOGRAMS, methods
+from dither.methods import HISTOGRAMS, methods, published_parameters
 from dither.methods import method as find_method
+from dither.methods.published import SUFFIX
 from dither.notice import Notice
 from dither.release.call import RunOptions
 from dither.schema import Schema
@@ -215,7 +216,8 @@ def compare(
         table: A table, the path of a file, or the name of a bundled dataset.
         epsilons: Guarantees of one participant's whole record.
         methods: "all" for every local method, "peers" for every installed synthesiser of
-            another library, names, or several of these.
+            another library, names, or several of these. `NAME@published` runs a method with
+            its paper's parameters.
         schema: As for `publish`.
         target: Column that the classifier predicts; None for the last one.
         population: Draw this many participants from the rows with replacement.
@@ -345,7 +347,9 @@ def _methods(given: Sequence[str] | str) -> tuple[list[str], list[str]]:
                 f"{name} makes histograms of one number, not tables", where="methods", value=name
             )
         else:
-            if find_peer(name) is None:
+            if name.endswith(SUFFIX):
+                _check_published(name.removesuffix(SUFFIX))
+            elif find_peer(name) is None:
                 find_method(name)
             names.append(name)
     if not names:
@@ -353,6 +357,13 @@ def _methods(given: Sequence[str] | str) -> tuple[list[str], list[str]]:
             "there is no method to run: no peer is installed", where="methods", value=given
         )
     return list(dict.fromkeys(names)), absent
+
+
+def _check_published(name: str) -> None:
+    """Raise ParameterError unless a method publishes tables and has its paper's parameters."""
+    published_parameters(name)
+    if name not in methods():
+        raise ParameterError(f"{name} publishes no tables", where="methods", value=name)
 
 
 def _task(
