@@ -77,7 +77,9 @@ class Session:
         assigned = _ASSIGNED.match(words)
         if assigned:
             status, said = self.run(assigned[2])
-            self.variables[assigned[1]] = said.strip()
+            # A shell's $(...) has standard output only; messages begin with "dither:".
+            lines = [line for line in said.splitlines() if not line.startswith("dither:")]
+            self.variables[assigned[1]] = "\n".join(lines).strip()
             return status, said
         if words.startswith("dither serve"):
             return self._serve(shlex.split(words, comments=True))

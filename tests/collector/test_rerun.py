@@ -26,7 +26,7 @@ OTHER: dict[str, Any] = {
     "epsilon": 1 / 3,
     "method": "independent",
     "participants": 77,
-    "parameters": {"total": 200, "singles": 0.125},
+    "parameters": {"total": 200, "rounds": 2},
     "seed": 0,
     "participation": "tokens",
     "holdout": 0.05,

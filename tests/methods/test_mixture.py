@@ -242,7 +242,7 @@ def test_copies_of_wide_columns_are_learnt() -> None:
         codes = np.stack([first, order[first]], axis=1)
         run = run_on(schema_of((100, 100)), codes, 4.0, seed)
         joint = run.model().marginal(["x0", "x1"])
-        assert joint[np.arange(100), order].sum() > 0.8
+        assert joint[np.arange(100), order].sum() > 0.75
 
 
 def test_two_dependent_numbers_are_asked_together() -> None:

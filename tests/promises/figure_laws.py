@@ -35,7 +35,7 @@ class Python:
         return self.release.query(where, given).to_json()
 
     def table(self, by: list[str], where: str | None = None) -> list[Figure]:
-        return list(self.release.table(by, where).to_json()["rows"])
+        return list(self.release.table(by, where=where).to_json()["rows"])
 
 
 class CommandLine:

@@ -20,6 +20,7 @@ import dither
 from dither.collector import read_counted
 from dither.errors import InputError, ReportError
 from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, model_from_bytes
+from dither.fit.average import Average
 from dither.fit.mixture.model import Mixture
 from dither.methods import restore, start
 from dither.release import pack_replicates, unpack_replicates
@@ -66,6 +67,9 @@ def _models() -> Iterator[tuple[str, bytes]]:
     yield "bayes_net", BayesNet(SCHEMA, ((), (0,), ()), tables).to_bytes()
     components = tuple(np.stack([marginal, marginal]) for marginal in MARGINALS)
     yield "mixture", Mixture(SCHEMA, np.array([0.5, 0.5]), components).to_bytes()
+    flat = Independent(SCHEMA, MARGINALS)
+    both = (flat, Mixture(SCHEMA, np.array([0.5, 0.5]), components))
+    yield "average", Average(SCHEMA, np.array([0.25, 0.75]), both).to_bytes()
     ruled = Schema(SCHEMA.attributes, (Determines("a", "b", (1, 0, 1)),))
     core = Independent(Schema((SCHEMA["a"], SCHEMA["n"])), (MARGINALS[0], MARGINALS[2]))
     yield "ruled", Ruled(ruled, core, {}, {"b": np.array([1, 0, 1])}).to_bytes()

@@ -35,8 +35,8 @@ def covered(seeds: range) -> tuple[float, float]:
         b = np.where(rng.random(PEOPLE) < 0.3, a % 3, rng.choice(3, PEOPLE, p=[0.5, 0.3, 0.2]))
         codes = {"a": a, "b": b, "c": rng.integers(0, 3, PEOPLE)}
         table = pa.table({name: [f"{name}{i}" for i in code] for name, code in codes.items()})
-        release = dither.publish(table, epsilon=2.0, schema=PAIR, rows=10, seed=seed, replicates=5)
-        if "fallbacks" not in release.notes:
+        release = dither.publish(table, epsilon=1.0, schema=PAIR, rows=10, seed=seed, replicates=5)
+        if not release.fallbacks:
             continue
         truth = np.bincount(3 * a + b, minlength=12) / PEOPLE
         answer = release.table(["a", "b"])
@@ -65,14 +65,14 @@ def test_the_errors_of_the_model_alone_are_rejected(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Bootstrap, "_unlearnt", nothing)
     share, _ = covered(range(12))
-    assert share < 0.6
+    assert share < 0.8
 
 
 def test_a_margin_of_a_pair_has_the_interval_of_the_single_attribute() -> None:
     """Sums over the other attribute do not depend on how the two are tied."""
     rng = np.random.default_rng(5)
     table = pa.table({a.name: rng.choice(a.values, PEOPLE).tolist() for a in PAIR})
-    release = dither.publish(table, epsilon=2.0, schema=PAIR, rows=10, seed=5, replicates=10)
+    release = dither.publish(table, epsilon=1.0, schema=PAIR, rows=10, seed=5, replicates=10)
     assert release.replicates is not None
     assert release.replicates.reports is not None
     assert release.replicates.reports.tell(["a", "b"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,8 +10,7 @@ from dither.datasets import RandomNetwork as Network
 from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.fit import Independent, answers_of, grouped_marginal
-from dither.fit.mixture import targets as set_targets
-from dither.methods import Diagnostics, MethodRun, start
+from dither.methods import MethodRun, start
 from dither.release import Bootstrap, bootstrap, draw_tally, prepare_bootstrap, redraw
 from dither.release.intervals import UNKNOWN, interaction, student_quantile
 from dither.reports import Plan, question
@@ -173,71 +170,14 @@ def test_no_interval_where_none_can_be_had(network: Network) -> None:
     assert (np.diag(one.covariance) > 0).all()
 
 
-@pytest.mark.slow
-def test_triples_that_were_asked_together_need_no_allowance(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_to_pairs_needs_an_allowance_for_triples(network: Network) -> None:
+    """Sets of three are asked, but only their pairs are fitted."""
     machine = _finished(network, "mixture", 200_000, 6.0)
     sizes = {len(a.question.attributes) for a in answers_of(machine.counted)}
     assert max(sizes) > 2, "this plan asks larger sets"
     asked = prepare_bootstrap(machine, replicates=5).asked
     assert asked is not None
-    assert {len(s) for s in asked} == {2, 3}
-    monkeypatch.setattr(set_targets, "MAX_ATTRIBUTES", 3)
-    pairs = prepare_bootstrap(machine, replicates=5).asked
-    assert pairs == frozenset(s for s in asked if len(s) == 2), (
-        "where pairs alone are fitted triples are not known"
-    )
-
-
-@pytest.mark.slow
-def test_replicates_do_as_the_release_chose(
-    network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether whole tables or pairs alone pay is decided once; replicates that would have decided so are the same as before."""
-    machine = _finished(network, "mixture", 200_000, 6.0)
-    fit = machine.diagnostics().to_json()["fit"]
-    assert fit["risk_of_pairs_alone"] > 0, "whole tables pay"
-    parameters = machine.plain_parameters()
-    used: list[JsonMapping] = []
-
-    def spy(*given: Any) -> MethodRun:
-        used.append(given[4])
-        return start(*given)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("dither.release.replicates.start", spy)
-        for risk, tables in ((fit["risk_of_pairs_alone"], "always"), (-1.0, "never")):
-            notes = {"fit": {**fit, "risk_of_pairs_alone": risk}}
-            patched.setattr(
-                machine, "diagnostics", lambda notes=notes: Diagnostics.from_json(notes)
-            )
-            prepare_bootstrap(machine, replicates=5)
-            assert (used[-1]["edges"], used[-1]["tables"]) == (fit["edges"], tables)
-    free, told = (
-        start(
-            "mixture",
-            network.schema,
-            6.0,
-            200_000,
-            {**parameters, "edges": fit["edges"], "tables": tables},
-            3,
-        )
-        for tables in ("auto", "always")
-    )
-    for again in (free, told):
-        redraw(again, machine.model(), np.random.default_rng(4))
-    assert free.diagnostics().to_json()["fit"]["risk_of_pairs_alone"] > 0
-    assert "risk_of_pairs_alone" not in told.diagnostics().to_json()["fit"], (
-        "pairs alone were not fitted"
-    )
-    assert (
-        told.model().marginal(["x0", "x1", "x3"]) == free.model().marginal(["x0", "x1", "x3"])
-    ).all()
-    never = _finished(network, "mixture", 200_000, 6.0, parameters={"tables": "never"})
-    known = prepare_bootstrap(never, replicates=5).asked
-    assert known is not None
-    assert {len(some) for some in known} == {2}, "a fit to pairs alone knows no triples"
+    assert {len(s) for s in asked} == {2}
 
 
 def test_tables_of_a_pair_are_made_once(network: Network) -> None:

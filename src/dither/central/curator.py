@@ -177,6 +177,7 @@ def central_release(
         replicates: Repetitions from which intervals are computed.
         workload: "cells" or "ranges".
         records: A public guess of the number of records.
+        as_published: Whether to use the parameters of the method's paper.
         clock: Measures seconds.
         progress: As for `publish`.
 

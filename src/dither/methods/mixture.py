@@ -123,8 +123,6 @@ class Settings:
     edge_z: float = 2.0
     # A pair joins the tree if its squared dependence exceeds this many times its noise.
     edge_price: float = 0.7
-    # The same for pairs that the fitted tree contradicts.
-    late_price: float = 1.0
     # Cap on the cells of a clique of three attributes or more.
     clique_cells: int = 8_000
     # Noise added to the reports to measure degrees of freedom, in units of their own noise.
@@ -443,7 +441,7 @@ def fit_forest(schema: Schema, targets: PairTargets) -> TreeFit | None:
     fitted = _fit_pairs(schema, targets, {pair: strength[pair] for pair in edges})
     while True:
         further = residuals(targets, fitted.model.all_pairs(), product=False)
-        late = _worth_pairs(targets, further, SETTINGS.late_price)
+        late = _worth_pairs(targets, further, 1.0)
         added = [pair for pair in late if pair in strength and pair not in edges]
         if not added:
             return fitted
