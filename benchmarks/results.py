@@ -117,7 +117,7 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
     parts = [
         "# Results\n",
         "Generated from [results.json](results.json) by `python -m benchmarks.results`; do not edit. Every section gives the "
-        "command that measures it anew, the machine and the versions. Tables are folded below the pictures. ± is the standard "
+        "command that measures it again, the machine and the versions. Tables are folded below the pictures. ± is the standard "
         "deviation over seeds. Hollow markers and lines marked *published* are figures from papers, not measured here; "
         "[the papers, part by part](../docs/papers.md). Times are CPU seconds unless they say otherwise, on a machine "
         "that was busy with other work: compare them with each other, not with a clock.\n",
