@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -358,18 +359,19 @@ def histogram(
     rng, numbers = generator(seed, 6), policed.values
     call = recorded_call(record, epsilon=epsilon, method=method, seed=seed, path=path)
     attribute = attribute or _name_of(values)
-    facts: dict[str, Any] = {
-        "warnings": tuple(warnings),
-        "clipped": {attribute: policed.outside} if policed.outside else {},
-    }
+    release_of = partial(
+        Release.from_number,
+        warnings=tuple(warnings),
+        clipped={attribute: policed.outside} if policed.outside else {},
+    )
     if method in MEANS:
         mean = _collect_mean(numbers, low, high, epsilon, rng, parameters, path=path)
-        return Release.from_number(mean, call, attribute, **facts)
+        return release_of(mean, call, attribute)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(
         method, people, asked, partition, epsilon, rng, parameters, path=path, name=name
     )
-    return Release.from_number(machine, call, attribute, partition, consistent=consistent, **facts)
+    return release_of(machine, call, attribute, partition, consistent=consistent)
 
 
 def _name_of(values: Any) -> str:
