@@ -142,3 +142,27 @@ def test_printed_weights_favour_the_smaller_round():
     printed = pool(schema, [few, many], ["a"], "paper").frequencies
     usual = pool(schema, [few, many], ["a"]).frequencies
     assert abs(printed - alone).max() < abs(usual - alone).max() / 10
+
+
+def test_every_factorisation_of_a_clique_is_tried_on_request():
+    schema = Schema(tuple(Attribute(f"a{i}", "categorical", tuple("abc")) for i in range(5)))
+    rng = np.random.default_rng(2)
+    first = rng.integers(0, 3, 60_000)
+    columns = [np.where(rng.random(len(first)) < 0.7, first, rng.integers(0, 3)) for _ in range(5)]
+    codes = np.asfortranarray(np.stack(columns, axis=1).astype(np.int32))
+    cells = {}
+    for search in ("greedy", "exhaustive"):
+        given = published_parameters(
+            "privincr", {"search": search, "factor_cells": 30, "rounds": 1}
+        )
+        machine = PrivIncr(Campaign(schema, 8.0, len(codes), 1), PrivIncrParameters(**given))
+        simulate(machine, codes, np.random.default_rng(1))
+        machine.model().sample(10, rng)
+        assert machine._layout is not None
+        split = machine._layout.factorisations
+        assert any(len(s) > 2 for f in split for s in f.sets)
+        assert all(3 ** len(s) <= 30 for f in split for s in f.sets)
+        cells[search] = sum(3 ** len(s) for f in split for s in f.sets)
+    assert cells["exhaustive"] <= cells["greedy"]
+    with pytest.raises(ParameterError, match="threshold=plain"):
+        PrivIncrParameters(search="exhaustive")
