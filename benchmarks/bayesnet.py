@@ -46,7 +46,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 PLANS: dict[str, dict[str, Any]] = {
     "bayesnet, plan=split": {"plan": "split", "degree": 1},
-    "bayesnet, plan=sample": {"plan": "sample", "degree": 2},
+    "bayesnet, plan=sample": {"plan": "sample"},
 }
 
 
