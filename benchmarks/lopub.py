@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks import tables
+from benchmarks.lopub_claims import claims_studies
 from benchmarks.lopub_printed import joints_study, pruning_study
 from benchmarks.model_error import evaluate_model
 from benchmarks.tables import GENERATED, PRODUCT, Table, exact_product
@@ -326,7 +327,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     studies = tuple(
         replace(s, note=f"{s.note} {CAPTION}") if GENERATED in s.axes["dataset"] else s
         for s in (_joints(source, there), *_structure(source, there), *_synthesis(source, there))
-    )
+    ) + claims_studies(source.table, there, size == "full")
     return Bench("lopub", "LoPub, measured", ABOUT, studies, size)
 
 
