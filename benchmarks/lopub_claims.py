@@ -260,7 +260,7 @@ def claims_studies(load: Any, there: tuple[str, ...], full: bool) -> tuple[Study
                 for y in ("avd", "avd_model")
             ),
             note="Filters of 128 (NLTCS: 32) bits with four set; a tenth (NLTCS: half) of the rows. Joints of two attributes by "
-            "the same EM, models by the same noise test, one seed. At the same f a filter costs four times the epsilon of unary "
-            "bits.",
+            "the same EM, models by the same noise test, one seed. At the same f a filter costs three to four times the epsilon of "
+            "unary bits.",
         ),
     )
