@@ -196,7 +196,7 @@ def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     if lengths.max() > most:
         person = int(lengths.argmax())
         raise TableError(
-            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most",
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most (--values-per-person)",
             where="values",
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
