@@ -348,6 +348,9 @@ class PostgresStore(SqlStore):
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:
         self.epochs.adding(connection, batch.campaign, batch.round, key, epoch)
 
+    def _deleting(self, connection: Connection, key: int, epoch: int) -> None:
+        self.epochs.deleting(connection, key, epoch)
+
     # --- other collectors -----------------------------------------------------------------
 
     def _announce(self, connection: Connection, campaign: str) -> None:

@@ -289,6 +289,19 @@ class Epochs:
         if epoch and (key, epoch) not in self._recorded:
             connection.execute(sa.text(_ADDS), {"key": key, "epoch": epoch, "worker": self.worker})
 
+    def deleting(self, connection: Connection, key: int, epoch: int) -> None:
+        """Record in this transaction that a counted report is deleted.
+
+        The part stays empty, so the next read counts all reports again. A count in progress
+        has ended an earlier epoch and does not replace it.
+        """
+        if epoch:
+            values = {"key": key, "epoch": epoch, "worker": f"deleted-{self.worker}"}
+            connection.execute(sa.text(_ADDS), values)
+            c = running.c
+            mine = (c.round_key == key, c.epoch == epoch, c.worker == values["worker"])
+            connection.execute(sa.update(running).where(*mine).values(tally=b""))
+
     def added(self, key: int, epoch: int) -> None:
         """Note that such a transaction was committed, so that it need not be recorded again."""
         self._recorded.add((key, epoch))
