@@ -84,7 +84,8 @@ reports = sa.Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="LIST (round_key)",
 )
-# What each of several collectors counted of an open round in one epoch; null until published.
+# What each of several collectors counted of an open round in one epoch, null until published;
+# in epochs -2 and -1 numbers of reports by question (see tallies.py), merged at the closing.
 running = sa.Table(
     "running",
     tables,

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
@@ -169,6 +170,9 @@ class SqlStore(ABC):
 
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:  # noqa: B027
         """Record that this process adds to a round in this epoch, in this transaction."""
+
+    def _count_change(self, connection: Connection, key: int, change: Mapping[int, int]) -> None:  # noqa: B027
+        """Add to the kept counts of a round's reports by question, in this transaction."""
 
     def _deleting(self, connection: Connection, key: int, epoch: int) -> None:  # noqa: B027
         """Record that running tallies of this epoch count a report that is deleted."""
@@ -460,6 +464,7 @@ class SqlStore(ABC):
         if not first:
             return
         inserted = self._insert_new(connection, key, sorted(first.values()))
+        self._count_change(connection, key, Counter(first[each].question for each in inserted))
         older = [report_id for report_id in first if report_id not in inserted]
         repeats += [(*places[report_id], first[report_id]) for report_id in older]
         stored = {report_id: first[report_id] for report_id in inserted}
@@ -516,12 +521,13 @@ class SqlStore(ABC):
         of_campaign = sa.select(rounds.c.key, rounds.c.number).where(rounds.c.campaign == campaign)
         with self._write(limits.ANSWER_SECONDS) as connection:
             numbers = {r.key: r.number for r in connection.execute(of_campaign)}
-            stored = sa.select(c.round_key).where(
+            stored = sa.select(c.round_key, c.question).where(
                 c.round_key.in_(numbers), c.report_id == report_id
             )
-            key = connection.scalar(stored)
-            if key is None:
+            found = connection.execute(stored).one_or_none()
+            if found is None:
                 return Deletion.ABSENT, -1
+            key = found.round_key
             at = {"campaign": campaign, "number": numbers[key]}
             round_ = connection.execute(self._round_to_add, at).one()
             if round_.state != "open":
@@ -529,8 +535,10 @@ class SqlStore(ABC):
                 return Deletion.ROUND_CLOSING if closing else Deletion.ROUND_CLOSED, numbers[key]
             self._deleting(connection, key, round_.epoch)
             row = (c.round_key == key, c.report_id == report_id)
-            deleted = connection.execute(sa.delete(reports).where(*row)).rowcount
-            return Deletion.DELETED if deleted else Deletion.ABSENT, numbers[key]
+            if connection.execute(sa.delete(reports).where(*row)).rowcount != 1:
+                return Deletion.ABSENT, numbers[key]  # another collector was faster
+            self._count_change(connection, key, {found.question: -1})
+            return Deletion.DELETED, numbers[key]
 
     def epoch(self) -> str:
         with self._read(limits.ANSWER_SECONDS) as connection:
