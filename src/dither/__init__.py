@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from dither.planner import Forecast as Forecast
     from dither.planner import forecast as forecast
     from dither.release import Release as Release
+    from dither.release import combine as combine
     from dither.release import load_release as load_release
-    from dither.release.inference import combine as combine
     from dither.release.replicates import bootstrap as bootstrap
     from dither.schema import Attribute as Attribute
     from dither.schema import Schema as Schema
@@ -77,8 +77,8 @@ _HOMES = {
     "Schema": "dither.schema",
     "Synthesiser": "dither._synthesiser",
     "bootstrap": "dither.release.replicates",
-    "combine": "dither.release.inference",
     "central_release": "dither.central.curator",
+    "combine": "dither.release",
     "compare": "dither.lab.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
