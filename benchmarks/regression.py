@@ -187,7 +187,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         axes={
             "table": ("generated", "Adult") if size == "full" else ("generated",),
             "family": families,
-            "method": ("calm",) if size == "smoke" else ("calm", "mixture"),
+            "method": ("calm", "mixture") if size == "full" else ("calm",),
             "people": people,
             "epsilon": epsilons,
             "seed": tuple(range(collections)),
