@@ -31,11 +31,11 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
-from dither.methods.histogram.consumer import OutOfRange
+from dither.methods.histogram.consumer import OutOfRange, ends_at_multiples
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
-from dither.schema import load_schema
-from dither.types import Floats
+from dither.schema import Attribute, load_schema
+from dither.types import AnyArray
 
 HistogramSettings = Annotated[
     list[str] | None,
@@ -64,6 +64,12 @@ def histogram(
         typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]"),
     ] = None,
     high: Annotated[float | None, typer.Option(help="public upper end [default: likewise]")] = None,
+    unit: Annotated[
+        float | None,
+        typer.Option(
+            help="what every number is a multiple of, for ranges and square-wave [default: the schema's; 1 for integers]"
+        ),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -119,18 +125,23 @@ def histogram(
             "name at least one consumer with --bins or --edges, or take --method ranges",
             where="--bins",
         )
-    values, public, notes = _read(table, column, schema)
+    values, domain, notes = _read(table, column, schema)
+    public = None if domain is None else domain.bounds
     if public is not None:
         low, high = (
             given if given is not None else end
             for given, end in zip((low, high), public, strict=True)
         )
+        declared = domain.unit if domain is not None and method not in MEANS else None
+        if unit is None and declared is not None and ends_at_multiples(declared, low, high):
+            unit = declared
     release = run(
         values,
         consumers=consumers,
         epsilon=epsilon,
         low=low,
         high=high,
+        unit=unit,
         method=method,
         parameters=read_settings(settings),
         out_of_range=out_of_range,
@@ -163,8 +174,8 @@ def histogram(
 
 def _read(
     table: str, column: str, schema: Path | None
-) -> tuple[Floats, tuple[float, float] | None, list[Notice]]:
-    """The column's numbers, the public range if some schema states it, and notes for the user."""
+) -> tuple[AnyArray, Attribute | None, list[Notice]]:
+    """The column's numbers, its public domain if some schema states it, and notes for the user."""
     domain, notes = named_schema(table) if schema is None else (load_schema(schema), [])
     data = read_named(table, domain)
     if column not in data.column_names:
@@ -181,11 +192,10 @@ def _read(
             f"column {column!r} holds {kind}, not numbers; a histogram needs a numeric column",
             where=column,
         )
-    numbers = (
-        pc.cast(data[column], pa.float64(), safe=False)
-        .combine_chunks()
-        .to_numpy(zero_copy_only=False)
-    )
+    # Integers stay integers: their type says that they are whole.
+    whole = pa.types.is_integer(kind) and not data[column].null_count
+    asked = data[column] if whole else pc.cast(data[column], pa.float64(), safe=False)
+    numbers = asked.combine_chunks().to_numpy(zero_copy_only=False)
     if domain is None or (schema is None and column not in domain.names):
         return numbers, None, []
     public = domain[column].bounds
@@ -193,7 +203,7 @@ def _read(
         raise SchemaError(
             f"column {column!r} is {domain[column].kind} in the schema, not numeric", where=column
         )
-    return numbers, public, notes
+    return numbers, domain[column], notes
 
 
 def _print(release: Release) -> None:
