@@ -25,7 +25,7 @@ from dither.cli.options import (
 )
 from dither.errors import InputError, ParameterError
 from dither.methods import HISTOGRAMS, MEANS, method
-from dither.methods.histogram.consumer import check_range, read_consumers
+from dither.methods.histogram.consumer import check_range, check_step, read_consumers
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
 from dither.notice import certainty_sentence, weak_protection
@@ -52,6 +52,7 @@ class _Question:
     number: str | None
     low: float | None
     high: float | None
+    unit: float | None
     bins: str
     edges: Sequence[str]
     consumers: Path | None
@@ -70,6 +71,10 @@ def _question(
     ] = None,
     low: Annotated[float | None, typer.Option(help="public lower end of that number")] = None,
     high: Annotated[float | None, typer.Option(help="public upper end of that number")] = None,
+    unit: Annotated[
+        float | None,
+        typer.Option(help="what the number is a multiple of: 1 for whole numbers (method ranges)"),
+    ] = None,
     bins: Bins = "",
     edges: Edges = None,
     consumers: Annotated[
@@ -85,7 +90,7 @@ def _question(
         ),
     ] = "clip",
 ) -> _Question:
-    return _Question(schema, number, low, high, bins, edges or [], consumers, outside)
+    return _Question(schema, number, low, high, unit, bins, edges or [], consumers, outside)
 
 
 @dataclass(frozen=True)
@@ -314,6 +319,7 @@ def _asked(question: _Question, wanted: str | None) -> JsonObject:
     number_options = {
         "--low": question.low,
         "--high": question.high,
+        "--unit": question.unit,
         "--bins": question.bins,
         "--edges": question.edges,
     }
@@ -357,7 +363,8 @@ def _asked_number(question: _Question, wanted: str | None) -> JsonObject:
         return {"schema": _with_clipping(schema, question.outside).to_json(), "method": chosen}
     assert issubclass(machine, HistogramMachine)
     consumers = read_consumers(_consumers(question, machine.overview), low, high)
-    schema = machine.schema_of(name, consumers, low, high)
+    unit = None if question.unit is None else check_step(question.unit, low, high)
+    schema = machine.schema_of(name, consumers, low, high, unit)
     return {
         "schema": _with_clipping(schema, question.outside).to_json(),
         "method": chosen,

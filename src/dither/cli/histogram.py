@@ -34,11 +34,11 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
-from dither.methods.histogram.consumer import OutOfRange
+from dither.methods.histogram.consumer import OutOfRange, ends_at_multiples
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
-from dither.schema import load_schema
-from dither.types import Floats
+from dither.schema import Attribute, load_schema
+from dither.types import AnyArray
 
 HistogramSettings = Annotated[
     list[str] | None,
@@ -67,6 +67,12 @@ def histogram(
         typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]"),
     ] = None,
     high: Annotated[float | None, typer.Option(help="public upper end [default: likewise]")] = None,
+    unit: Annotated[
+        float | None,
+        typer.Option(
+            help="what every number is a multiple of, for ranges and square-wave [default: the schema's; 1 for integers]"
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -128,12 +134,16 @@ def histogram(
         check_target(output, overwrite=overwrite)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
     _check_method(method, consumers, questions, consistent=consistent, several=several)
-    data, public, notes = _read(table, column, schema)
+    data, domain, notes = _read(table, column, schema)
+    public = None if domain is None else domain.bounds
     if public is not None:
         low, high = (
             given if given is not None else end
             for given, end in zip((low, high), public, strict=True)
         )
+        declared = domain.unit if domain is not None and method not in MEANS else None
+        if unit is None and declared is not None and ends_at_multiples(declared, low, high):
+            unit = declared
     shared: dict[str, Any] = {
         "consumers": consumers,
         "epsilon": epsilon,
@@ -157,6 +167,7 @@ def histogram(
     else:
         release = run(
             _numbers(data, column),
+            unit=unit,
             out_of_range=out_of_range,
             consistent=consistent,
             as_published=as_published,
@@ -256,7 +267,7 @@ def _of_each_person(data: pa.Table, column: str, person: str) -> list[Floats]:
         row = int(np.flatnonzero(names.is_null().to_numpy(zero_copy_only=False))[0])
         raise TableError(f"row {row + 1} names no participant in column {person!r}", where=person)
     codes = pc.dictionary_encode(names).indices.to_numpy(zero_copy_only=False)
-    numbers = _numbers(data, column)
+    numbers = np.asarray(_numbers(data, column), dtype=np.float64)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
     return [own[~np.isnan(own)] for own in np.split(numbers[order], starts)]
@@ -264,8 +275,8 @@ def _of_each_person(data: pa.Table, column: str, person: str) -> list[Floats]:
 
 def _read(
     table: str, column: str, schema: Path | None
-) -> tuple[pa.Table, tuple[float, float] | None, list[Notice]]:
-    """The table with its numeric column, the public range if some schema states it, and notes for the user."""
+) -> tuple[pa.Table, Attribute | None, list[Notice]]:
+    """The table with its column, the column's public domain if a schema states it, and notes."""
     domain, notes = named_schema(table) if schema is None else (load_schema(schema), [])
     data = read_named(table, domain)
     if column not in data.column_names:
@@ -289,13 +300,16 @@ def _read(
         raise SchemaError(
             f"column {column!r} is {domain[column].kind} in the schema, not numeric", where=column
         )
-    return data, public, notes
+    return data, domain[column], notes
 
 
-def _numbers(data: pa.Table, column: str) -> Floats:
-    """The column as floats; a missing number is NaN."""
-    numbers = pc.cast(data[column], pa.float64(), safe=False).combine_chunks()
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+def _numbers(data: pa.Table, column: str) -> AnyArray:
+    """The column's numbers; integers stay integers, and a missing number is NaN."""
+    held = data[column]
+    # The type says that the numbers are whole.
+    whole = pa.types.is_integer(held.type) and not held.null_count
+    asked = held if whole else pc.cast(held, pa.float64(), safe=False)
+    return np.asarray(asked.combine_chunks().to_numpy(zero_copy_only=False))
 
 
 def _print(release: Release) -> None:

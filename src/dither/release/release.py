@@ -277,7 +277,7 @@ class Release:
             **{
                 "call": replace(call, parameters=parameters),
                 "content": content,
-                "schema": number_schema(attribute, content.partition),
+                "schema": number_schema(attribute, content.partition, content.unit),
                 "epsilon_achieved": machine.epsilon,
                 "participants": participants,
                 "rounds": len(machine.closed),
