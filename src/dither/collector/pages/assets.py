@@ -51,7 +51,8 @@ class _Asset:
 @cache
 def assets() -> dict[str, _Asset]:
     """Return all files by name."""
-    sheet = _SHARED.read_bytes() + (_STATIC / "pages.css").read_bytes()
+    sheets = (_SHARED, _STATIC / "pages.css", _STATIC / "reader.css")
+    sheet = b"".join(path.read_bytes() for path in sheets)
     own = {
         path.name: path.read_bytes()
         for path in sorted(_STATIC.iterdir())
