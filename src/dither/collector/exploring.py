@@ -235,14 +235,18 @@ class _Work:
             return Explored((self._distribution(axes[0]),))
         where, given, within = self._where, self._given, self._view.within
         whole = any(axis.grouped for axis in axes) or within
-        known = None if whole else self._table(axes)
+        known: Sequence[Cell] | None = None if whole else self._table(axes)
         if len(axes) == 2:
+            if within:
+                known = self._rows(axes)
             panel = self._cross(axes, where, given, known)
             return Explored((self._marked(panel, both(where, given)),))
         panels = []
         each = len(axes[2].groups)
         for position, only in enumerate(_nodes(axes[2])):
             cells = None if known is None else known[position::each]
+            if within:
+                cells = self._rows(axes[:2], self._text(axes[2], position))
             # Within rows a panel's own people are the reference, otherwise everybody is.
             people = (where, both(given, only)) if within else (both(where, only), given)
             panels.append(replace(self._cross(axes[:2], *people, cells), over=position))
@@ -262,7 +266,9 @@ class _Work:
         rows, columns = (_nodes(axis) for axis in axes)
         if self._view.within:
             where, given = EVERYONE, both(where, given)
-            cells = [self._share(column, both(given, row)) for row in rows for column in columns]
+            cells = list(known or ()) or [
+                self._share(column, both(given, row)) for row in rows for column in columns
+            ]
             total = self._share(where, given)
             row_totals = tuple(total for _ in rows)
         else:
@@ -273,6 +279,25 @@ class _Work:
             row_totals = tuple(self._share(both(where, row), given) for row in rows)
         column_totals = tuple(self._share(both(where, column), given) for column in columns)
         return Panel(tuple(axes), tuple(cells), row_totals, column_totals, total)
+
+    def _rows(self, axes: Sequence[Axis], *more: str) -> Sequence[Cell] | None:
+        """The shares within each row, as `Release.table` gives them; None for groups of values."""
+        rows, columns = axes
+        if rows.grouped or columns.grouped:
+            return None
+        found: list[Cell] = []
+        for position in range(len(rows.groups)):
+            parts = (self._view.where, self._view.given, self._text(rows, position), *more)
+            given = " and ".join(f"({part})" for part in parts if part)
+            table = self._questions.table([columns.attribute], None, given, LEVEL, False)
+            self.warnings.update(dict.fromkeys(table.warnings))
+            found += [Cell(row.estimate, row.low, row.high) for row in table.rows]
+        return found
+
+    def _text(self, axis: Axis, position: int) -> str:
+        """The expression for the people at one position of an axis."""
+        attribute = self._questions.reader.attribute(axis.attribute)
+        return " or ".join(equals(attribute, code) for code in axis.groups[position])
 
     def _marked(self, panel: Panel, among: Node) -> Panel:
         """The same panel with its unclear cells marked."""
@@ -334,7 +359,7 @@ class _Work:
             cells = [self._cell(self._mean(of, group)) for group in groups]
             return Explored((Panel(axes, tuple(cells)),), unit="number")
         levels = (0.5,) if self._view.figure == MEDIAN else QUANTILE_LEVELS
-        by_group = [self._quantiles(of, levels, attributes, axes, i) for i in range(len(groups))]
+        by_group = [self._quantiles(of, levels, axes, i) for i in range(len(groups))]
         return Explored(
             tuple(Panel(axes, tuple(cells)) for cells in zip(*by_group, strict=True)), unit="number"
         )
@@ -357,17 +382,11 @@ class _Work:
     _mean_checked = ""
 
     def _quantiles(
-        self,
-        of: Attribute,
-        levels: Sequence[float],
-        attributes: Sequence[Attribute],
-        axes: Sequence[Axis],
-        position: int,
+        self, of: Attribute, levels: Sequence[float], axes: Sequence[Axis], position: int
     ) -> list[Cell]:
         parts = [self._view.where] if self._view.where else []
         if axes:
-            codes = axes[0].groups[position]
-            parts.append(" or ".join(equals(attributes[0], code) for code in codes))
+            parts.append(self._text(axes[0], position))
         where = " and ".join(f"({part})" for part in parts) or None
         table = self._questions.quantiles(of.name, levels, where, self._view.given, LEVEL)
         self.warnings.update(dict.fromkeys(table.warnings))

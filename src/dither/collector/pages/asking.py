@@ -219,12 +219,13 @@ def _number_figure_line(view: View, schema: Schema, more: str) -> str:
         by = f", by={view.by[0]!r}" if view.by else ""
         return f"release.mean({view.of!r}{by}{more})"
     levels = list(QUANTILE_LEVELS) if view.figure == "quantiles" else [0.5]
+    people = [text for text in (view.where, view.given) if text]
     if not view.by or view.by[0] not in schema.names:
-        return f"release.quantile({view.of!r}, {levels!r}{more})"
+        where = f", where={_all_of(*people)!r}" if people else ""
+        return f"release.quantile({view.of!r}, {levels!r}{where})"
     attribute = schema[view.by[0]]
-    groups = [_all_of(view.where, equals(attribute, c)) for c in range(attribute.cardinality)]
-    given = f", given={view.given!r}" if view.given else ""
-    call = f"release.quantile({view.of!r}, {levels!r}, where=group{given})"
+    groups = [_all_of(*people, equals(attribute, c)) for c in range(attribute.cardinality)]
+    call = f"release.quantile({view.of!r}, {levels!r}, where=group)"
     return f"{{group: {call} for group in {groups!r}}}"
 
 

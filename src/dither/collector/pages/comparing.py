@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from dither.collector.exploring import Axis, Cell, Explored
-from dither.collector.pages.explorer import Shown, Table, axis_words, shown
+from dither.collector.pages.explorer import Table, axis_words, may_be_zero, points, shown
 from dither.collector.pages.progress import question_of
 from dither.display import Bar
 from dither.errors import ParameterError
-from dither.languages import decimal
 from dither.languages import gettext as _
 from dither.release.charts import Sides, pair_chart, trend_chart
 from dither.schema import Schema
@@ -107,7 +106,7 @@ def _attribute(
     rows = [
         (
             label,
-            [*(shown(column[i], "share") for column in columns), _points(differences[i])],
+            [*(shown(column[i], "share") for column in columns), points(differences[i])],
         )
         for i, label in enumerate(labels)
     ]
@@ -116,7 +115,7 @@ def _attribute(
         title,
         charts,
         Table(head, rows),
-        sum(not _may_be_zero(each) for each in differences),
+        sum(not may_be_zero(each) for each in differences),
         len(labels),
         0.5 * math.fsum(abs(each.estimate) for each in differences),
         len(labels) - len(drawn),
@@ -127,26 +126,6 @@ def _largest(columns: Sequence[Sequence[Cell]], most: int) -> list[int]:
     """The positions with the largest figures, in the schema's order."""
     sizes = [max(cell.estimate for cell in cells) for cells in zip(*columns, strict=True)]
     return sorted(sorted(range(len(sizes)), key=lambda i: -sizes[i])[:most])
-
-
-def _may_be_zero(cell: Cell) -> bool:
-    return cell.low is None or cell.high is None or cell.low <= 0.0 <= cell.high
-
-
-def _points(cell: Cell) -> Shown:
-    """A difference of shares in points of the percentage; unclear if it may be zero."""
-    if cell.low is None or cell.high is None:
-        return Shown(_signed(100 * cell.estimate, 2), _("none"), True)
-    half = 50 * (cell.high - cell.low)
-    digits = 2 if half <= 0 else min(2, max(0, 1 - math.floor(math.log10(half))))
-    low, high = (_signed(100 * end, digits) for end in (cell.low, cell.high))
-    interval = _("%(low)s to %(high)s", low=low, high=high)
-    return Shown(_signed(100 * cell.estimate, digits), interval, _may_be_zero(cell))
-
-
-def _signed(value: float, digits: int) -> str:
-    sign = "\N{MINUS SIGN}" if round(value, digits) < 0 else "+"
-    return f"{sign}{decimal(abs(value), digits)}"
 
 
 def _bar(label: str, cell: Cell) -> Bar:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,8 @@ def cards(explored: Explored, view: View, schema: Schema, sort: str = "") -> lis
         return [_contrast_card(explored, view, schema)]
     if explored.histograms:
         return [_consumer_card(histogram) for histogram in explored.histograms]
+    if explored.mean is not None:
+        return []
     if explored.unit == "number":
         return [_number_card(explored, view, schema)]
     found = []
@@ -134,12 +136,35 @@ def shown(cell: Cell, unit: Unit) -> Shown:
     if cell.low is None or cell.high is None:
         return Shown(_written(cell.estimate, unit, digits), _("none"), cell.unclear)
     half = scale * (cell.high - cell.low) / 2
+    if half == 0 and unit == "share":
+        return Shown(_written(cell.estimate, unit, 0), "", cell.unclear)
     if half > 0:
         digits = min(2 if unit == "share" else 9, max(0, 1 - math.floor(math.log10(half))))
     estimate, low, high = (
         _written(value, unit, digits) for value in (cell.estimate, cell.low, cell.high)
     )
     return Shown(estimate, _("%(low)s to %(high)s", low=low, high=high), cell.unclear)
+
+
+def may_be_zero(cell: Cell) -> bool:
+    """Whether the interval of a difference has zero, or is not known."""
+    return cell.low is None or cell.high is None or cell.low <= 0.0 <= cell.high
+
+
+def points(cell: Cell) -> Shown:
+    """A difference of shares in points of the percentage; unclear if it may be zero."""
+    if cell.low is None or cell.high is None:
+        return Shown(_signed(100 * cell.estimate, 2), _("none"), True)
+    half = 50 * (cell.high - cell.low)
+    digits = 2 if half <= 0 else min(2, max(0, 1 - math.floor(math.log10(half))))
+    low, high = (_signed(100 * end, digits) for end in (cell.low, cell.high))
+    interval = _("%(low)s to %(high)s", low=low, high=high)
+    return Shown(_signed(100 * cell.estimate, digits), interval, may_be_zero(cell))
+
+
+def _signed(value: float, digits: int) -> str:
+    sign = "\N{MINUS SIGN}" if round(value, digits) < 0 else "+"
+    return f"{sign}{decimal(abs(value), digits)}"
 
 
 def _written(value: float, unit: Unit, digits: int) -> str:
@@ -181,7 +206,7 @@ def _distribution_card(panel: Panel, schema: Schema, sort: str) -> Card:
     table = Table(
         (title, _("Share"), _("95 % interval")),
         rows[:MAX_ROWS],
-        (Shown(percent(total, 2), ""),),
+        (Shown(percent(total, 0 if round(total, 9) == 1 else 2), ""),),
         max(0, len(rows) - MAX_ROWS),
     )
     if histogram is not None:
@@ -219,7 +244,7 @@ def _histogram(
         np.array(low),
         np.array(high),
         title,
-        titles=("%", _("% per unit")),
+        titles=("%", _("%% of people per unit")),
         marks=[_spoken(words[i], cells[i], "share") for i in bins],
     )
     return chart, not _equal(np.array(edges))
@@ -304,25 +329,42 @@ def _contrast_card(explored: Explored, view: View, schema: Schema) -> Card:
     attribute = schema[view.by[0]] if view.by else None
     words = answers(attribute) if attribute is not None else []
     labels = [words[c.code] if c.code is not None else "" for c in explored.contrasts]
+    unit = explored.unit
     rows = [
-        (label, [shown(cell, explored.unit) for cell in (c.first, c.second, c.difference)])
+        (
+            label,
+            [shown(c.first, unit), shown(c.second, unit), _difference(c.difference, unit)],
+        )
         for label, c in zip(labels, explored.contrasts, strict=True)
     ]
+    title = f"{first} \N{MINUS SIGN} {second}"
     bars, marks = [], []
     for label, contrast in zip(labels, explored.contrasts, strict=True):
         if not math.isnan(contrast.difference.estimate):
             bars.append(_bar(label or first, contrast.difference))
-            marks.append(_spoken(label or first, contrast.difference, explored.unit))
-    title = f"{first} \N{MINUS SIGN} {second}"
+            figure = _difference(contrast.difference, unit)
+            marks.append(f"{label or title}: {figure.text} ({figure.interval})")
     chart = Markup("")
     if bars:
-        tick = short_number if explored.unit == "number" else _points
+        tick = short_number if unit == "number" else _tick_points
         chart = bar_chart(bars[:MAX_BARS], title, tick, marks=marks[:MAX_BARS])
-    head = ["" if attribute is None else question_of(attribute), first, second, _("Difference")]
+    head = [
+        "" if attribute is None else question_of(attribute),
+        first,
+        second,
+        _("Difference") if unit == "number" else _("Difference in points"),
+    ]
     return Card(title, chart, Table(head, rows), left=max(0, len(bars) - MAX_BARS))
 
 
-def _points(share: float) -> str:
+def _difference(cell: Cell, unit: Unit) -> Shown:
+    """A difference: of shares in points of the percentage."""
+    return (
+        points(cell) if unit == "share" else replace(shown(cell, unit), unclear=may_be_zero(cell))
+    )
+
+
+def _tick_points(share: float) -> str:
     return f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}")
 
 

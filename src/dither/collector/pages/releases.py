@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from dither.collector.access import Access
 from dither.collector.admin import PARQUET
 from dither.collector.collector import Collector
-from dither.collector.exploring import MAX_OVERVIEW, SHARE, Explored, View
+from dither.collector.exploring import MAX_OVERVIEW, MEAN, MEDIAN, SHARE, Explored, View
 from dither.collector.pages.answers import (
     POLICY,
     SECURITY,
@@ -254,7 +254,8 @@ class _View:
             question_of(self.schema[name]) for name in view.by if name in self.schema.names
         ]
         if view.figure != SHARE and view.of in self.schema.names:
-            questions.insert(0, question_of(self.schema[view.of]))
+            words = {MEAN: _("Mean"), MEDIAN: _("Median")}.get(view.figure, _("Quantiles"))
+            questions.insert(0, f"{words}: {question_of(self.schema[view.of])}")
         return " / ".join(questions) or _("All questions")
 
 
@@ -299,10 +300,14 @@ def _explore(
         form=form,
         whole=whole and not form.asks_number,
         about=seen.title,
+        asks=not seen.manifest.get("mean"),
         cards=charts,
         explored=explored,
         versus=_groups(schema, form) if not form.number else (),
-        groups=[group_words(group, schema) for group in form.view.versus or ()],
+        groups=[
+            f"{question_of(schema[group.attribute])} {group_words(group, schema)}"
+            for group in form.view.versus or ()
+        ],
         groups_asked=[dict(form.asked).get(name, "") for name in ("first", "second")],
         about_by=[question_of(schema[n]) for n in form.view.by if n in schema.names],
         refused=[(question_of(schema[name]), why) for name, why in explored.refused]
