@@ -20,6 +20,7 @@ from dither.collector.pages.explorer import Table, axis_words, may_be_zero, poin
 from dither.collector.pages.progress import question_of
 from dither.display import Bar
 from dither.errors import ParameterError
+from dither.languages import decimal
 from dither.languages import gettext as _
 from dither.release.charts import Sides, pair_chart, trend_chart
 from dither.schema import Schema
@@ -161,5 +162,8 @@ def _trend(
     cells = [column[position] for column in columns]
     texts = [_spoken(one.name, label, cell) for one, cell in zip(series, cells, strict=True)]
     return trend_chart(
-        [one.name for one in series], [_bar(label, cell) for cell in cells], label, texts
+        [decimal(place) for place in range(1, len(series) + 1)],
+        [_bar(label, cell) for cell in cells],
+        label,
+        texts,
     )

@@ -245,11 +245,17 @@ class _View:
         return cards(self.explored, self.form.view, self.schema, self.form.sort)
 
     @property
+    def hatched(self) -> bool:
+        """Whether the view is a heat map that marks cells which cannot be told from a product."""
+        view = self.form.view
+        return len(view.by) == 2 and view.versus is None and view.figure == SHARE
+
+    @property
     def title(self) -> str:
         """What the figures are, in one line."""
-        view, form = self.form.view, self.form
-        if form.number:
-            return form.number
+        view = self.form.view
+        if self.form.number:
+            return question_of(self.schema[self.schema.names[0]])
         questions = [
             question_of(self.schema[name]) for name in view.by if name in self.schema.names
         ]
@@ -302,6 +308,7 @@ def _explore(
         about=seen.title,
         asks=not seen.manifest.get("mean"),
         cards=charts,
+        hatched=seen.hatched,
         explored=explored,
         versus=_groups(schema, form) if not form.number else (),
         groups=[
@@ -425,6 +432,7 @@ def _embed(
         scripts=("explorer.js",),
         fault=seen.fault,
         cards=[card for card in seen.cards if card.chart],
+        hatched=seen.hatched,
         form=seen.form,
         name=_title_of(seen.manifest),
         here=_address(release.campaign, "", list(seen.form.asked)),
