@@ -13,7 +13,7 @@ import typer
 from dither.errors import InputError
 
 # Modules of the extra 'server'. Not all are imported when the collector starts.
-_NEEDED = ("fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
+_NEEDED = ("babel", "fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
 
 
 class LogLevel(StrEnum):
@@ -70,6 +70,14 @@ def serve(
             help="address that participants and readers use, such as https://survey.example.org",
         ),
     ] = None,
+    embed_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="site whose pages may show surveys with <dither-survey>, such as "
+            "https://www.example.org; may be given several times",
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="the lowest level of what is logged to standard error")
     ] = LogLevel.warning,
@@ -93,6 +101,8 @@ def serve(
             where="--workers",
         )
     address = serving.check_public_url(public_url)
+    given = [serving.check_public_url(origin, "--embed-origin") for origin in embed_origin or ()]
+    origins = tuple(origin for origin in given if origin)
     logs = serving.Logging(log_level.value, log_format is LogFormat.json)
     sockets = serving.listen(host, port)  # first, so that a port in use leaves no files
     try:
@@ -104,10 +114,12 @@ def serve(
                 pages=pages.add_pages,
                 public_url=address,
                 logs=logs,
+                origins=origins,
             )
         else:
             serving.serve_workers(
-                workers, store, key, sockets, queue, connections, pages.add_pages, address, logs
+                *(workers, store, key, sockets, queue, connections, pages.add_pages, address, logs),
+                origins=origins,
             )
     finally:
         for listening in sockets:

@@ -29,6 +29,7 @@ from dither.collector.exploring import MAX_OVERVIEW, MEAN, MEDIAN, SHARE, Explor
 from dither.collector.pages.answers import (
     POLICY,
     SECURITY,
+    language_choices,
     language_of,
     missing,
     page,
@@ -44,7 +45,7 @@ from dither.collector.publications import Publications, Published
 from dither.collector.releases import CSV, write_spreadsheet
 from dither.display import STYLE, stand_alone
 from dither.errors import InputError, ParameterError
-from dither.languages import decimal, speaking
+from dither.languages import LANGUAGES, decimal, language, speaking
 from dither.languages import gettext as _
 from dither.release.charts import sheet_of_charts
 from dither.release.query import Answer, AnswerTable
@@ -267,7 +268,7 @@ class _View:
 
 def _view(publications: Publications, release: Published, asked: list[tuple[str, str]]) -> _View:
     manifest = _read_manifest(publications, release)
-    schema = _schema_of(publications, release, manifest)
+    schema = _schema_of(publications, release, manifest).in_language(language())
     number = _number_name(manifest) if "range" in manifest else ""
     form = read_form(schema, asked, number)
     try:
@@ -305,6 +306,8 @@ def _explore(
         fault=seen.fault,
         form=form,
         whole=whole and not form.asks_number,
+        # A choice of language would lose the view; its address may name the language.
+        choices=() if form.asked else language_choices(tuple(LANGUAGES)),
         about=seen.title,
         asks=not seen.manifest.get("mean"),
         cards=charts,
@@ -513,7 +516,8 @@ def _compare(
                 Series(name, publications.explore(published, View()))
                 for name, (_each, published) in zip(names, series, strict=True)
             ]
-            compared = compare(found, _schema_of(publications, release, manifest))
+            schema = _schema_of(publications, release, manifest).in_language(language())
+            compared = compare(found, schema)
     except InputError as error:
         fault, status = str(error), 422
     except Problem as error:
