@@ -38,7 +38,7 @@ from dither.methods.histogram.consumer import OutOfRange, ends_at_multiples
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
 from dither.schema import Attribute, load_schema
-from dither.types import AnyArray
+from dither.types import AnyArray, Floats
 
 HistogramSettings = Annotated[
     list[str] | None,
