@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from dither.collector.questions import Questions as Questions
     from dither.collector.serving import CollectorServer as CollectorServer
     from dither.collector.serving import JsonFormatter as JsonFormatter
+    from dither.collector.serving import Logging as Logging
     from dither.collector.serving import admin_key as admin_key
+    from dither.collector.serving import check_public_url as check_public_url
     from dither.collector.serving import listen as listen
     from dither.collector.serving import open_store as open_store
     from dither.collector.serving import serve as serve
@@ -86,6 +88,7 @@ _HOMES = {
     "Keys": "keys",
     "LiveProgress": "live",
     "LocalTallies": "tallies",
+    "Logging": "serving",
     "Metrics": "metrics",
     "Move": "store",
     "NewCampaign": "spec",
@@ -124,6 +127,7 @@ _HOMES = {
     "admin_key": "serving",
     "listen": "serving",
     "back_up": "backup",
+    "check_public_url": "serving",
     "check_store": "backup",
     "make_app": "app",
     "make_release": "finished",
