@@ -100,6 +100,7 @@ INSIDE = (
     "MethodRun",
     "ProtocolMachine",
     "Reports",
+    "Wording",
 )
 STANDARD = {
     "Collection",

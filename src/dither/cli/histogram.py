@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -107,18 +108,7 @@ def histogram(
     if output is not None:
         check_target(output, overwrite=overwrite)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
-    if method in MEANS:
-        check_mean(consumers, consistent=consistent)
-        if questions.ranges or questions.levels:
-            raise ParameterError(
-                "--method mean answers no --range and no --quantiles; take --method ranges for them",
-                where="--method",
-            )
-    elif not consumers and not histogram_machine(method).overview:
-        raise ParameterError(
-            "name at least one consumer with --bins or --edges, or take --method ranges",
-            where="--bins",
-        )
+    _check_method(method, consumers, questions, consistent)
     values, public, notes = _read(table, column, schema)
     if public is not None:
         low, high = (
@@ -146,11 +136,7 @@ def histogram(
     release = replace(release, warnings=(*notes, *release.warnings), call=call)
     answers = questions.answer(release)
     print_warnings((*release.warnings, *answers.warnings))
-    # A true count, for the holder of the table. No file has it.
-    outside = sum(release.clipped.values())
-    if outside:
-        what = "moved to its nearer end" if out_of_range == "clip" else "left out"
-        print(f"dither: note: {outside:,} values outside the range were {what}", file=sys.stderr)
+    _note_outside(sum(release.clipped.values()), out_of_range)
     folder = None if output is None else release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
@@ -159,6 +145,31 @@ def histogram(
     answers.show()
     if folder is not None:
         print(f"  page  {folder / 'report.html'}")
+
+
+def _check_method(
+    method: str, consumers: Sequence[object], questions: Questions, consistent: bool
+) -> None:
+    """Reject questions that the method does not answer, before the table is read."""
+    if method in MEANS:
+        check_mean(consumers, consistent=consistent)
+        if questions.ranges or questions.levels:
+            raise ParameterError(
+                "--method mean answers no --range and no --quantiles; take --method ranges for them",
+                where="--method",
+            )
+    elif not consumers and not histogram_machine(method).overview:
+        raise ParameterError(
+            "name at least one consumer with --bins or --edges, or take --method ranges",
+            where="--bins",
+        )
+
+
+def _note_outside(outside: int, out_of_range: OutOfRange) -> None:
+    """Print a true count, for the holder of the table; no file has it."""
+    if outside:
+        what = "moved to its nearer end" if out_of_range == "clip" else "left out"
+        print(f"dither: note: {outside:,} values outside the range were {what}", file=sys.stderr)
 
 
 def _read(
