@@ -211,7 +211,7 @@ export function survey(page, { server, fragment = '', history = null }) {
     }
     at('strip').hidden = at('key').hidden = tries.drawn === 0;
     const counted = cell === null ? _('What you gave is outside what is asked, so no try can point to it.')
-      : _('%(hits)s of %(drawn)s tries point to your answer; about %(same)s of 100 are expected to.', { ...tries, same: ofHundred(oddsHere().own) });
+      : _('%(hits)s of %(drawn)s tries point to your answer; %(same)s of 100 are expected to.', { ...tries, same: ofHundred(oddsHere().own) });
     at('practised').textContent = `${counted} ${_('The last one would have said:')} ${said(q, last)}`;
   }
   const said = (q, payload) => meaning(words, attributeOf(q.attributes[0]), q, payload, fitting(q.mechanism));

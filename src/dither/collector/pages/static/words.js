@@ -68,7 +68,7 @@ export function meaning(words, attribute, q, payload, fits) {
 const possible = (cells) => ngettext('%(num)s possible answer', '%(num)s possible answers', cells);
 
 /** Words of a curator in a sentence of ours: the sentence goes on in its own direction. */
-export const quoted = (text) => `“\u2068${text}\u2069”`;
+export const quoted = (text) => _('“%(text)s”', { text: `\u2068${text}\u2069` });
 
 /** How much a report is. */
 export const bytesOf = (payload) => ngettext('%(num)s byte', '%(num)s bytes', payload.length);
