@@ -12,7 +12,6 @@ from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, t
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from dither.cli import run
-from dither.collector import SqliteStore, add_pages
 
 pytestmark = pytest.mark.slow
 
@@ -22,13 +21,6 @@ WIDTHS = (390, 1280)
 TABLE = "way,age,far\n" + "".join(
     f"{('foot', 'bus', 'car')[i % 3]},{18 + 7 * i % 60},{i % 2 == 0}\n" for i in range(400)
 )
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("console") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

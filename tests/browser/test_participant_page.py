@@ -11,7 +11,7 @@ import pytest
 from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seeded_source, token_of
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
-from dither.collector import Row, SqliteStore, add_pages
+from dither.collector import Row
 from dither.mechanisms import PureMechanism
 from dither.methods.mean import Mean
 from dither.reports import Envelope, Plan, Report, encode, is_asked, pick
@@ -52,20 +52,6 @@ SCHEMA: dict[str, Any] = {
         },
     ]
 }
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("pages") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def caller(running: ServerThread) -> Iterator[Caller]:
-    made = Caller(running.url)
-    yield made
-    made.connection.close()
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from dither.fit import (
     factorise_by_information,
     factorise_exhaustively,
     mutual_information,
+    reduce_conditions,
 )
-from dither.fit.triangulate import reduce_conditions
 
 SIZES = (3, 4, 2, 3, 5)
 

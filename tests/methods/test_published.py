@@ -15,10 +15,16 @@ from dither.errors import ParameterError
 from dither.fit import AnswerCounts, pool
 from dither.fit.joint import estimate_joints
 from dither.mechanisms import mechanism
-from dither.methods import PUBLISHED, method, published_parameters, start
-from dither.methods.machine import Campaign, build_parameters
+from dither.methods import (
+    PUBLISHED,
+    Campaign,
+    build_parameters,
+    method,
+    published_parameters,
+    start,
+)
 from dither.methods.privincr import PrivIncr, PrivIncrParameters
-from dither.release.call import command
+from dither.release import command
 from dither.reports import Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate

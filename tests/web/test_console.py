@@ -6,7 +6,6 @@ import html
 import json
 import re
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,20 +21,13 @@ from collector_harness import (
 )
 from web_harness import Seen, Visitor
 
-from dither.collector import Collector, SqliteStore, add_pages, limits, make_app
+from dither.collector import Collector, add_pages, limits, make_app
 from dither.collector.pages.progress import Rates
 from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
 from dither.schema import schema_from_json
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
 PAGES = ("/console", "/console/new", "/console/keys", "/console/audit", "/console/live")
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("console") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -33,11 +34,11 @@ from dither.errors import ParameterError, SchemaError, TableError
 from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
-from dither.methods.histogram.consumer import OutOfRange
+from dither.methods.histogram.consumer import OutOfRange, ends_at_multiples
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
-from dither.schema import load_schema
-from dither.types import Floats
+from dither.schema import Attribute, load_schema
+from dither.types import AnyArray, Floats
 
 HistogramSettings = Annotated[
     list[str] | None,
@@ -66,6 +67,12 @@ def histogram(
         typer.Option(help="public lower end [default: the schema's, else the data's, which leaks]"),
     ] = None,
     high: Annotated[float | None, typer.Option(help="public upper end [default: likewise]")] = None,
+    unit: Annotated[
+        float | None,
+        typer.Option(
+            help="what every number is a multiple of, for ranges and square-wave [default: the schema's; 1 for integers]"
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -121,29 +128,22 @@ def histogram(
     check_epsilon(epsilon)
     several = _check_several(person, values_per_person)
     if several:
-        _refuse_with_several(consistent, out_of_range, as_published, method)
+        _refuse_with_several(consistent, out_of_range, as_published, unit, method)
     method = method or ("one" if several else "chp")
     if output is not None:
         check_target(output, overwrite=overwrite)
     consumers, questions = read_bins(bins, edges), Questions.read(ranges, quantiles)
-    if method in MEANS:
-        check_mean(consumers, consistent=consistent)
-        if questions.ranges or questions.levels:
-            raise ParameterError(
-                "--method mean answers no --range and no --quantiles; take --method ranges for them",
-                where="--method",
-            )
-    elif not consumers and (several or not histogram_machine(method).overview):
-        raise ParameterError(
-            "name at least one consumer with --bins or --edges, or take --method ranges",
-            where="--bins",
-        )
-    data, public, notes = _read(table, column, schema)
+    _check_method(method, consumers, questions, consistent=consistent, several=several)
+    data, domain, notes = _read(table, column, schema)
+    public = None if domain is None else domain.bounds
     if public is not None:
         low, high = (
             given if given is not None else end
             for given, end in zip((low, high), public, strict=True)
         )
+        declared = domain.unit if domain is not None and method not in MEANS else None
+        if unit is None and declared is not None and ends_at_multiples(declared, low, high):
+            unit = declared
     shared: dict[str, Any] = {
         "consumers": consumers,
         "epsilon": epsilon,
@@ -167,6 +167,7 @@ def histogram(
     else:
         release = run(
             _numbers(data, column),
+            unit=unit,
             out_of_range=out_of_range,
             consistent=consistent,
             as_published=as_published,
@@ -179,11 +180,7 @@ def histogram(
     release = replace(release, warnings=(*notes, *release.warnings), call=call)
     answers = questions.answer(release)
     print_warnings((*release.warnings, *answers.warnings))
-    # A true count, for the holder of the table. No file has it.
-    outside = sum(release.clipped.values())
-    if outside:
-        what = "moved to its nearer end" if out_of_range == "clip" else "left out"
-        print(f"dither: note: {outside:,} values outside the range were {what}", file=sys.stderr)
+    _note_outside(sum(release.clipped.values()), out_of_range)
     folder = None if output is None else release.save(output, overwrite=overwrite)
     if as_json:
         print(json.dumps({**release.to_json(), **answers.to_json()}, allow_nan=False))
@@ -192,6 +189,36 @@ def histogram(
     answers.show()
     if folder is not None:
         print(f"  page  {folder / 'report.html'}")
+
+
+def _check_method(
+    method: str,
+    consumers: Sequence[object],
+    questions: Questions,
+    *,
+    consistent: bool,
+    several: bool,
+) -> None:
+    """Reject questions that the method does not answer, before the table is read."""
+    if method in MEANS:
+        check_mean(consumers, consistent=consistent)
+        if questions.ranges or questions.levels:
+            raise ParameterError(
+                "--method mean answers no --range and no --quantiles; take --method ranges for them",
+                where="--method",
+            )
+    elif not consumers and (several or not histogram_machine(method).overview):
+        raise ParameterError(
+            "name at least one consumer with --bins or --edges, or take --method ranges",
+            where="--bins",
+        )
+
+
+def _note_outside(outside: int, out_of_range: OutOfRange) -> None:
+    """Print a true count, for the holder of the table; no file has it."""
+    if outside:
+        what = "moved to its nearer end" if out_of_range == "clip" else "left out"
+        print(f"dither: note: {outside:,} values outside the range were {what}", file=sys.stderr)
 
 
 def _check_several(person: str | None, values_per_person: int | None) -> bool:
@@ -208,19 +235,27 @@ def _check_several(person: str | None, values_per_person: int | None) -> bool:
 
 
 def _refuse_with_several(
-    consistent: bool, out_of_range: str, as_published: bool, method: str | None
+    consistent: bool,
+    out_of_range: str,
+    as_published: bool,
+    unit: float | None,
+    method: str | None,
 ) -> None:
     """Raise `ParameterError` for options that several values per person do not have."""
     given = {
         "--consistent": consistent,
         "--out-of-range": out_of_range != "error",
         "--as-published": as_published,
+        "--unit": unit is not None,
     }
     for option, used in given.items():
         if used:
             raise ParameterError(
                 f"{option} cannot be used with --values-per-person; leave it out"
-                + (" (the paper's ways are --method independent and summed)" * as_published),
+                + (
+                    " (the paper's ways are --method independent and summed)"
+                    * (option == "--as-published")
+                ),
                 where=option,
             )
     if method is not None:
@@ -240,7 +275,7 @@ def _of_each_person(data: pa.Table, column: str, person: str) -> list[Floats]:
         row = int(np.flatnonzero(names.is_null().to_numpy(zero_copy_only=False))[0])
         raise TableError(f"row {row + 1} names no participant in column {person!r}", where=person)
     codes = pc.dictionary_encode(names).indices.to_numpy(zero_copy_only=False)
-    numbers = _numbers(data, column)
+    numbers = np.asarray(_numbers(data, column), dtype=np.float64)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order])) + 1
     return [own[~np.isnan(own)] for own in np.split(numbers[order], starts)]
@@ -248,8 +283,8 @@ def _of_each_person(data: pa.Table, column: str, person: str) -> list[Floats]:
 
 def _read(
     table: str, column: str, schema: Path | None
-) -> tuple[pa.Table, tuple[float, float] | None, list[Notice]]:
-    """The table with its numeric column, the public range if some schema states it, and notes for the user."""
+) -> tuple[pa.Table, Attribute | None, list[Notice]]:
+    """The table with its column, the column's public domain if a schema states it, and notes."""
     domain, notes = named_schema(table) if schema is None else (load_schema(schema), [])
     data = read_named(table, domain)
     if column not in data.column_names:
@@ -273,13 +308,16 @@ def _read(
         raise SchemaError(
             f"column {column!r} is {domain[column].kind} in the schema, not numeric", where=column
         )
-    return data, public, notes
+    return data, domain[column], notes
 
 
-def _numbers(data: pa.Table, column: str) -> Floats:
-    """The column as floats; a missing number is NaN."""
-    numbers = pc.cast(data[column], pa.float64(), safe=False).combine_chunks()
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+def _numbers(data: pa.Table, column: str) -> AnyArray:
+    """The column's numbers; integers stay integers, and a missing number is NaN."""
+    held = data[column]
+    # The type says that the numbers are whole.
+    whole = pa.types.is_integer(held.type) and not held.null_count
+    asked = held if whole else pc.cast(held, pa.float64(), safe=False)
+    return np.asarray(asked.combine_chunks().to_numpy(zero_copy_only=False))
 
 
 def _print(release: Release) -> None:

@@ -20,7 +20,13 @@ from dither.fit.dependence import (
     relative_entropy,
     shrunk_squares,
 )
-from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
+from dither.fit.junction_tree import (
+    JunctionTree,
+    MessagePass,
+    TreeFit,
+    fit_tree,
+    independent_tree,
+)
 from dither.fit.marginal import Marginal
 from dither.fit.model import KINDS, Independent, Model, check_marginal, model_from_bytes
 from dither.fit.pool import (
@@ -46,6 +52,7 @@ from dither.fit.triangulate import (
     factorise,
     factorise_by_information,
     factorise_exhaustively,
+    reduce_conditions,
     triangulate,
     triangulate_capped,
 )
@@ -60,6 +67,7 @@ __all__ = [
     "Independent",
     "JunctionTree",
     "Marginal",
+    "MessagePass",
     "Model",
     "Network",
     "PoolWeights",
@@ -99,6 +107,7 @@ __all__ = [
     "projection",
     "prune_by_entropy",
     "read_marginal",
+    "reduce_conditions",
     "relative_entropy",
     "root_of",
     "search_network",

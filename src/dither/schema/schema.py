@@ -113,23 +113,12 @@ def numeric(
     Raises:
         SchemaError: The bounds, bins or unit are not valid.
     """
-    for bound in (low, high):
-        if not is_finite(bound):
-            raise SchemaError(
-                f"{kind} attribute {name!r}: min and max must be finite numbers",
-                where=name,
-                value=bound,
-            )
+    _check_bounds(name, kind, low, high)
     check_whole(f"bins of {kind} attribute {name!r}", bins, 1, error=SchemaError)
     check_choice(f"attribute {name!r}: shape", shape, SHAPES, where=name, error=SchemaError)
     # Cheap to write and expensive to build, so it is rejected before anything is built.
     if bins > MAX_VALUES:
         raise too_many(name, bins)
-    if low >= high:
-        raise SchemaError(
-            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
-        )
-    check_span(name, kind, float(low), float(high))
     check_unit(name, unit, (float(low), float(high)))
     exact = {float(atom) for atom in atoms}
     edges: Sequence[float]
@@ -148,6 +137,21 @@ def numeric(
         unit=None if unit is None else float(unit),
         clip=clip,
     )
+
+
+def _check_bounds(name: str, kind: Literal["numeric", "duration"], low: float, high: float) -> None:
+    for bound in (low, high):
+        if not is_finite(bound):
+            raise SchemaError(
+                f"{kind} attribute {name!r}: min and max must be finite numbers",
+                where=name,
+                value=bound,
+            )
+    if low >= high:
+        raise SchemaError(
+            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
+        )
+    check_span(name, kind, float(low), float(high))
 
 
 def _even(low: float, high: float, bins: int) -> list[float]:

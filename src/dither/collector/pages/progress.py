@@ -81,6 +81,9 @@ def _stretches(attribute: Attribute) -> list[str]:
     for low, high in attribute.line.ends:
         if low == high:
             out.append(f"exactly {_shown(low)}{unit}")
+        elif (ends := _between_multiples(attribute, low, high)) is not None:
+            first, top = ends
+            out.append(f"{_shown(first)}{f' to {_shown(top)}' if first < top else ''}{unit}")
         elif attribute.unit == 1.0 and high - 1 > low and not {low, high} & exact:
             top = high if high == last else high - 1
             out.append(f"{_shown(low)} to {_shown(top)}{unit}")
@@ -95,11 +98,23 @@ def _stretches(attribute: Attribute) -> list[str]:
     return out
 
 
+def _between_multiples(attribute: Attribute, low: float, high: float) -> tuple[float, float] | None:
+    """The first and the last multiple of the unit between two edges; None if an edge is a multiple."""
+    if attribute.unit is None:
+        return None
+    places = low / attribute.unit - 0.5, high / attribute.unit - 0.5
+    if any(abs(place - round(place)) > 1e-9 for place in places):
+        return None
+    first, last = ((round(place) + 1) * attribute.unit for place in places)
+    return float(f"{first:.12g}"), float(f"{last - attribute.unit:.12g}")
+
+
 def _range(attribute: Attribute) -> JsonObject:
     if attribute.kind in ("date", "datetime"):
         low, high = (attribute.shown(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
         return {"range": [low, high], "between": f"From {low} to before {high}."}
     numbers = (*attribute.edges, *attribute.atoms)
+    numbers = _between_multiples(attribute, min(numbers), max(numbers)) or numbers
     unit = ", in seconds" if attribute.kind == "duration" else ""
     return {
         "range": [min(numbers), max(numbers)],
