@@ -22,7 +22,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "dither"
 _KEYWORDS = {"_": None, "gettext": None, "ngettext": (1, 2)}
 _METHODS = {".py": "python", ".html": "jinja2.ext:babel_extract", ".js": "javascript"}
-_OPTIONS = {"jinja2.ext:babel_extract": {"silent": "false", "extensions": "jinja2.ext.do"}}
+_OPTIONS = {
+    "jinja2.ext:babel_extract": {"silent": "false", "extensions": "jinja2.ext.do"},
+    "javascript": {"parse_template_string": "true"},
+}
 # Babel's own rules, except for Arabic: the forms in the order of CLDR's categories (zero, one,
 # two, few, many, other), which is the order that scripts use.
 _PLURALS = {

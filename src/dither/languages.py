@@ -130,6 +130,14 @@ def decimal(number: float, digits: int = 0) -> str:
     return str(format_decimal(number, _pattern("#,##0", digits), locale=language()))
 
 
+def significant(number: float) -> str:
+    """A number with at most six significant digits."""
+    text = f"{number:,.6g}"
+    if language() == SOURCE or "e" in text:
+        return text
+    return decimal(float(text.replace(",", "")), len(text.partition(".")[2]))
+
+
 def percent(share: float, digits: int = 0) -> str:
     """A share as a percentage with so many decimals."""
     if language() == SOURCE:

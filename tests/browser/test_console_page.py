@@ -10,6 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.participant_page import answer, practise
 
 from dither.cli import run
 
@@ -176,9 +177,8 @@ def test_every_page_can_be_used_by_everybody(
 ) -> None:
     desk.goto(running.url + path.replace("{campaign}", hostile))
     if path.startswith("/c/"):
-        expect(desk.locator("#questions")).to_be_visible()
-        desk.locator("#fields label").first.click()
-        desk.get_by_role("button", name="Draw 20 times").click()
+        answer(desk)
+        practise(desk)
         expect(desk.locator("#practised")).to_contain_text("of 20")
     desk.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
     for scheme in ("light", "dark"):

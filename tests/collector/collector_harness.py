@@ -182,9 +182,10 @@ class ServerThread:
         *,
         loop: str = "auto",
         pages: Callable[[FastAPI, Collector], None] | None = None,
+        origins: tuple[str, ...] = (),
         **bounds: Any,
     ) -> None:
-        self.collector = Collector(store, queue)
+        self.collector = Collector(store, queue, origins=origins)
         self.server = _PromptServer(
             *(self.collector, KEY, limits.ConnectionLimits(**bounds)),
             log_level="critical",

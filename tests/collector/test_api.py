@@ -597,6 +597,8 @@ def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) ->
         "assignment",
         "listed",
         "consumers",
+        "language",
+        "translations",
     )
     wanted = {
         "": {

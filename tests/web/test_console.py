@@ -381,7 +381,7 @@ def test_weak_protection_is_said_and_above_8_participants_read_why(
         campaign = create(curator, epsilon=epsilon)
         assert (weak in curator.get(f"/console/c/{campaign}").text) == warned
         page = curator.get(f"/c/{campaign}").text
-        assert ("This is weak protection" in page) == warned
+        assert ("Weak protection:" in page) == warned
         assert none_given not in page
     before = set(running.collector.campaigns.ids())
     for reason in ("", "   ", "\n"):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from dither.checks import check_choice
 from dither.cli.number_questions import Bins, Edges, read_bins
 from dither.cli.options import (
     KEY_FILE,
@@ -24,6 +25,7 @@ from dither.cli.options import (
     takes,
 )
 from dither.errors import InputError, ParameterError
+from dither.languages import LANGUAGES, SOURCE
 from dither.methods import HISTOGRAMS, MEANS, method
 from dither.methods.histogram.consumer import check_range, check_step, read_consumers
 from dither.methods.histogram.machine import HistogramMachine
@@ -135,6 +137,7 @@ class _Texts:
     purpose: str
     epsilon_reason: str
     contact: str
+    language: str
 
 
 def _texts(
@@ -152,8 +155,12 @@ def _texts(
         str, typer.Option(help="why people are asked and how the answers are used, in plain words")
     ] = "",
     contact: Annotated[str, typer.Option(help="contact for participants: a name, an address")] = "",
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help=f"language of the texts: {', '.join(LANGUAGES)}")
+    ] = SOURCE,
 ) -> _Texts:
-    return _Texts(name, title, purpose, epsilon_reason, contact)
+    check_choice("--language", language, tuple(LANGUAGES), where="--language")
+    return _Texts(name, title, purpose, epsilon_reason, contact, language)
 
 
 @dataclass(frozen=True)

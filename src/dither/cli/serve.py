@@ -14,7 +14,7 @@ from dither import collector
 from dither.errors import InputError
 
 # Modules of the extra 'server'. Not all are imported when the collector starts.
-_NEEDED = ("fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
+_NEEDED = ("babel", "fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
 
 
 class LogLevel(StrEnum):
@@ -71,6 +71,14 @@ def serve(
             help="address that participants and readers use, such as https://survey.example.org",
         ),
     ] = None,
+    embed_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="site whose pages may show surveys with <dither-survey>, such as "
+            "https://www.example.org; may be given several times",
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="the lowest level of what is logged to standard error")
     ] = LogLevel.warning,
@@ -92,6 +100,8 @@ def serve(
             where="--workers",
         )
     address = collector.check_public_url(public_url)
+    given = [collector.check_public_url(origin, "--embed-origin") for origin in embed_origin or ()]
+    origins = tuple(origin for origin in given if origin)
     logs = collector.Logging(log_level.value, log_format is LogFormat.json)
     sockets = collector.listen(host, port)  # first, so that a port in use leaves no files
     try:
@@ -103,10 +113,22 @@ def serve(
                 pages=collector.add_pages,
                 public_url=address,
                 logs=logs,
+                origins=origins,
             )
         else:
             collector.serve_workers(
-                workers, store, key, sockets, queue, connections, collector.add_pages, address, logs
+                *(
+                    workers,
+                    store,
+                    key,
+                    sockets,
+                    queue,
+                    connections,
+                    collector.add_pages,
+                    address,
+                    logs,
+                ),
+                origins=origins,
             )
     finally:
         for listening in sockets:

@@ -133,7 +133,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     app.add_exception_handler(Exception, _bug)
     if pages is not None:
         pages(app, collector)
-    return Edge(app, collector.metrics)
+    return Edge(app, collector.metrics, collector.origins)
 
 
 class _PlainRoute(APIRoute):

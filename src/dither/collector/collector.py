@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -124,6 +124,7 @@ class Collector:
         undo_seconds: How long a closing by date can be undone.
         public_url: The address that participants and readers use. Pages never repeat a
             Host header instead.
+        origins: Origins of other sites whose pages may show surveys of this collector.
     """
 
     def __init__(
@@ -134,11 +135,13 @@ class Collector:
         clock: Callable[[], float] = time.time,
         public_url: str | None = None,
         undo_seconds: float = limits.UNDO_SECONDS,
+        origins: Sequence[str] = (),
     ) -> None:
         self.clock = DatabaseClock(store, clock)
         self.clock.check()
         self.store = store
         self.public_url = public_url
+        self.origins = tuple(origins)
         self.writer: Writer[_Waiter] = Writer(
             store,
             _deliver,

@@ -99,6 +99,7 @@ class PublicCampaign:
     histograms of a number, each with its own bins; null for other methods. `epsilon_reason`
     says why the protection is not stronger, in the operator's words. `epoch` changes when the
     store was restored from a backup: devices then send again what was acknowledged before.
+    All texts are in `language`; the collector's page also has the campaign's other languages.
     """
 
     format: Literal["dither-campaign-1"]
@@ -122,6 +123,7 @@ class PublicCampaign:
     round_closes: float | None
     consumers: list[JsonObject] | None
     epoch: str
+    language: str
 
 
 def open_round(
@@ -159,7 +161,7 @@ def announcement(
         epsilon=spec.epsilon,
         participation=spec.participation,
         assignment=spec.assignment,
-        schema=spec.schema.to_json(),
+        schema=spec.schema.in_language(spec.language).to_json(),
         schema_fingerprint=spec.schema.fingerprint,
         start=0.0 if current is None else current.start,
         plan=None if current is None else current.plan.to_json(),
@@ -167,5 +169,6 @@ def announcement(
         round_closes=None if current is None else current.closes,
         epoch=epoch,
         consumers=spec.consumers,  # type: ignore[arg-type]  # as `begin` completed them
+        language=spec.language,
     )
     return json.dumps(vars(document), separators=(",", ":")).encode()

@@ -412,7 +412,7 @@ class NumberContent:
 
         Counts are not negative and add up to all people; the raw ones are in the files.
         """
-        counts, errors, low, high = self._published_counts(release, consumer)
+        counts, errors, low, high = self.published_counts(release, consumer)
         figures = list(zip(consumer.labels, counts, errors, low, high, strict=True))
         name, count, _, least, most = max(figures, key=lambda row: row[1])
         words = (
@@ -426,7 +426,7 @@ class NumberContent:
             "rows": [(label, *rounded_counts(n, error, a, b)) for label, n, error, a, b in figures],
         }
 
-    def _published_counts(
+    def published_counts(
         self, release: Release, consumer: ConsumerHistogram
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """A consumer's counts, standard errors and intervals, as every question answers them."""

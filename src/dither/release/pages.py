@@ -60,6 +60,11 @@ def render_part(template: str, **values: object) -> Markup:
     return Markup(_environment().get_template(template).render(values))
 
 
+def render_fragment(template: str, folder: Path, **values: object) -> str:
+    """Render a part of a page by itself, as the whole answer to a request."""
+    return printable(_environment(folder).get_template(template).render(values))
+
+
 def percent(share: float) -> str:
     """A share as a percentage with two decimals, in the language of the page."""
     return languages.percent(share, 2)

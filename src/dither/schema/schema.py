@@ -26,6 +26,7 @@ from dither.schema.attribute import (
     Cycle,
     Period,
     Value,
+    Wording,
     check_kind,
     check_span,
     check_unit,
@@ -245,11 +246,41 @@ def _format(attribute: Attribute, entry: Mapping[str, Any]) -> str:
 
 
 def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
-    """Add the texts for people.
+    """Add the texts for people: one text each, or an object {language: text}."""
+    spoken: dict[str, None] = {}
+    for key in TEXTS:
+        if _by_language(key, texts.get(key)):
+            spoken |= dict.fromkeys(texts[key])
+    wordings = tuple(_wording(attribute, texts, language) for language in spoken)
+    found: dict[str, Any] = {}
+    for field in ("question", "help", "captions"):
+        given = [getattr(wording, field) for wording in (_wording(attribute, texts), *wordings)]
+        found[field] = next((text for text in given if text), given[0])
+    return replace(attribute, **found, wordings=wordings)
 
-    Labels are a list in the answers' order, or an object {value: label} for some values.
-    """
-    labels = texts.get("labels", ())
+
+def _by_language(key: str, text: object) -> bool:
+    """Whether a text is an object {language: text}; labels may also be {value: label}."""
+    if not isinstance(text, Mapping):
+        return False
+    return key != "labels" or (bool(text) and not any(isinstance(v, str) for v in text.values()))
+
+
+def _wording(attribute: Attribute, texts: Mapping[str, Any], language: str = "") -> Wording:
+    """The texts in a language, or without one those that name no language."""
+    said: dict[str, Any] = {"question": "", "help": "", "labels": ()}
+    for key in TEXTS:
+        text = texts.get(key, said[key])
+        if _by_language(key, text):
+            said[key] = text.get(language, said[key])
+        elif not language:
+            said[key] = text
+    captions = _captions(attribute, said["labels"])
+    return Wording(language, said["question"], said["help"], captions)
+
+
+def _captions(attribute: Attribute, labels: object) -> tuple[str, ...]:
+    """The labels: a list in the answers' order, or an object {value: label} for some values."""
     if isinstance(labels, Mapping):
         values = attribute.labels[: attribute.answers]
         valid = set(values)
@@ -264,12 +295,7 @@ def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
                 f"attribute {attribute.name!r} {problem}; correct its labels", where=attribute.name
             )
         labels = [labels.get(value, value) for value in values]
-    return replace(
-        attribute,
-        question=texts.get("question", ""),
-        help=texts.get("help", ""),
-        captions=_list(attribute.name, "labels", labels),
-    )
+    return _list(attribute.name, "labels", labels)
 
 
 def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
@@ -560,6 +586,18 @@ class Schema:
     def cells(self, names: Sequence[str]) -> int:
         """The size of the product domain of some attributes."""
         return math.prod(self.cardinalities[self.index(n)] for n in names)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which its texts are written; empty if they name none."""
+        found = (w.language for attribute in self.attributes for w in attribute.wordings)
+        return tuple(dict.fromkeys(found))
+
+    def in_language(self, *languages: str) -> Schema:
+        """Return the schema with its texts in the first of these languages that they have."""
+        if not self.languages:
+            return self
+        return replace(self, attributes=tuple(a.in_language(*languages) for a in self.attributes))
 
     def to_json(self) -> JsonObject:
         """The form for devices, without formats, dropped and constant columns."""
