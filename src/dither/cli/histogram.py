@@ -128,7 +128,7 @@ def histogram(
     check_epsilon(epsilon)
     several = _check_several(person, values_per_person)
     if several:
-        _refuse_with_several(consistent, out_of_range, as_published, method)
+        _refuse_with_several(consistent, out_of_range, as_published, unit, method)
     method = method or ("one" if several else "chp")
     if output is not None:
         check_target(output, overwrite=overwrite)
@@ -235,19 +235,27 @@ def _check_several(person: str | None, values_per_person: int | None) -> bool:
 
 
 def _refuse_with_several(
-    consistent: bool, out_of_range: str, as_published: bool, method: str | None
+    consistent: bool,
+    out_of_range: str,
+    as_published: bool,
+    unit: float | None,
+    method: str | None,
 ) -> None:
     """Raise `ParameterError` for options that several values per person do not have."""
     given = {
         "--consistent": consistent,
         "--out-of-range": out_of_range != "error",
         "--as-published": as_published,
+        "--unit": unit is not None,
     }
     for option, used in given.items():
         if used:
             raise ParameterError(
                 f"{option} cannot be used with --values-per-person; leave it out"
-                + (" (the paper's ways are --method independent and summed)" * as_published),
+                + (
+                    " (the paper's ways are --method independent and summed)"
+                    * (option == "--as-published")
+                ),
                 where=option,
             )
     if method is not None:
