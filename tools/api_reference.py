@@ -104,6 +104,7 @@ INSIDE = (
     "MethodRun",
     "ProtocolMachine",
     "Reports",
+    "Wording",
 )
 STANDARD = {
     "Collection",

@@ -21,6 +21,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tools.demo_web import Demo, demo
 
 SIZE = {"width": 1180, "height": 820}
+PHONE = {"width": 390, "height": 844}
 TICKET = f"{4:064x}"  # which question it draws stays the same
 
 
@@ -45,6 +46,7 @@ def main() -> None:
             show(page, running)
             page.screenshot(path=folder / f"page-{name}.png")
             print(folder / f"page-{name}.png")
+        _strip(browser, _participant_story(browser, running), folder / "story-participant.png")
         print(reader_strip(browser, running, folder))
         browser.close()
 
@@ -125,15 +127,58 @@ def _side_by_side(browser: Browser, frames: list[bytes], path: Path) -> Path:
 
 def _participant(page: Page, running: Demo) -> None:
     page.goto(f"{running.url}/c/{running.taking}#{TICKET}")
-    page.wait_for_selector("#questions:not([hidden])")
-    for field in page.locator("#fields > .field").all():
+    _answer(page)
+    page.click("#try > summary")
+    page.click("#often")
+    page.wait_for_selector("#strip:not([hidden])")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def _answer(page: Page) -> None:
+    """Start and answer every question, up to the review."""
+    page.click("#begin")
+    while page.is_visible("#next"):
+        field = page.locator("#fields > .field:visible")
         if field.locator("input[type=radio]").count():
             field.locator("label").nth(1).click()
         else:
             field.locator("input").first.fill("28")
-    page.click("#often")
-    page.wait_for_selector("#strip:not([hidden])")
+        page.click("#next")
+
+
+def _participant_story(browser: Browser, running: Demo) -> list[bytes]:
+    """A participant on a phone, in German: the first screen, a question, the review, the receipt."""
+    phone = browser.new_context(viewport=PHONE, locale="de-DE", reduced_motion="reduce")  # type: ignore[arg-type]
+    page, shots = phone.new_page(), []
+    page.goto(f"{running.url}/c/{running.german}")
+    page.wait_for_selector("#begin:visible")
+    shots.append(page.screenshot())
+    page.click("#begin")
+    page.locator("#fields > .field:visible label").nth(1).click()
+    shots.append(page.screenshot())
+    page.click("#back")
+    _answer(page)
     page.evaluate("scrollTo(0, 0)")
+    shots.append(page.screenshot())
+    page.click("#send")
+    page.wait_for_selector("#receipt")
+    page.evaluate("scrollTo(0, 0)")
+    shots.append(page.screenshot())
+    phone.close()
+    return shots
+
+
+def _strip(browser: Browser, shots: list[bytes], file: Path) -> None:
+    """Put pictures side by side into one."""
+    pictures = "".join(
+        f'<img src="data:image/png;base64,{base64.b64encode(shot).decode()}">' for shot in shots
+    )
+    style = "body{margin:0;display:inline-flex;gap:16px;padding:16px;background:#cfd6dd}img{width:300px}"
+    page = browser.new_page()
+    page.set_content(f"<style>{style}</style><body>{pictures}")
+    page.locator("body").screenshot(path=file)
+    page.close()
+    print(file)
 
 
 def _console(page: Page, running: Demo) -> None:

@@ -117,18 +117,8 @@ def serve(
             )
         else:
             collector.serve_workers(
-                *(
-                    workers,
-                    store,
-                    key,
-                    sockets,
-                    queue,
-                    connections,
-                    collector.add_pages,
-                    address,
-                    logs,
-                ),
-                origins=origins,
+                *(workers, store, key, sockets, queue, connections),
+                *(collector.add_pages, address, logs, origins),
             )
     finally:
         for listening in sockets:

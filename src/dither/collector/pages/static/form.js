@@ -99,3 +99,6 @@ export function readOne({ box, read }) {
   input.focus();
   return null;
 }
+
+/** The record of all controls: an attribute may have any name, __proto__ too. */
+export const recordOf = (controls) => Object.assign(Object.create(null), Object.fromEntries(controls.map(({ name, read }) => [name, read().value])));

@@ -2,7 +2,7 @@
 // The parts of the page and its sentences come from the collector (survey.html), in the reader's language.
 
 import * as dither from './dither.js';
-import { control, readOne } from './form.js';
+import { control, readOne, recordOf } from './form.js';
 import { fitting } from './fits.js';
 import { _, bytesOf, element, hundred, meaning, moment, ngettext, ofHundred, quoted, speak, spelt } from './words.js';
 
@@ -181,7 +181,7 @@ export function survey(page, { server, fragment = '', history = null }) {
       level === 'weak' ? _('So somebody who sees it can be almost certain of your answer.') : _('Nobody can tell for sure which you are.')));
   }
 
-  const record = () => Object.assign(Object.create(null), Object.fromEntries(state.controls.map(({ name, read }) => [name, read().value])));
+  const record = () => recordOf(state.controls);
 
   // The cell of a record; null if an answer is outside what is asked and an answer picked at random takes its place.
   function cellFor(q, answers) {
