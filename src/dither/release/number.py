@@ -413,10 +413,10 @@ class NumberContent:
 
         Counts are not negative and add up to all people; the raw ones are in the files.
         """
-        counts, errors, low, high = self._published_counts(release, consumer)
+        counts, errors, low, high = self.published_counts(release, consumer)
         figures = list(zip(consumer.labels, counts, errors, low, high, strict=True))
         # The largest of several noisy counts: its interval is one of intervals that hold together.
-        wide = self._published_counts(release, consumer, together(len(figures)))
+        wide = self.published_counts(release, consumer, together(len(figures)))
         ranked = list(zip(consumer.labels, *wide, strict=True))
         name, count, error, least, most = max(ranked, key=lambda row: row[1])
         shown, _, interval = rounded_counts(count, error, least, most)
@@ -431,10 +431,13 @@ class NumberContent:
             "rows": [(label, *rounded_counts(n, error, a, b)) for label, n, error, a, b in figures],
         }
 
-    def _published_counts(
+    def published_counts(
         self, release: Release, consumer: ConsumerHistogram, level: float = 0.95
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """A consumer's counts, standard errors and intervals, as every question answers them."""
+        """A consumer's counts, standard errors and intervals, as every question answers them.
+
+        Counts are not negative and add up to all people, unlike the raw ones of `consumers`.
+        """
         if self.cells is not None and consumer.epsilon is None:
             wanted = Consumer(consumer.name, tuple(consumer.edges.tolist()))
             late = late_answer(self.cells, wanted, level)
