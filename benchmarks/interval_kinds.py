@@ -266,8 +266,8 @@ def numbers(source: str, epsilon: float, runs: int) -> list[dict[str, Any]]:
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """Both studies of one size."""
     runs, few, people = {
-        "full": (200, 16, 100_000),
-        "quick": (15, 1, 50_000),
+        "full": (200, 100, 100_000),
+        "quick": (10, 1, 50_000),
         "smoke": (3, 1, 20_000),
     }[size]
     epsilons = (2.0, 4.0) if size == "full" else (4.0,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -139,14 +140,7 @@ def several_values(
     tally, answers = _collect(chosen, slots, method, path, generator(seed, 43))
     frequencies = kernels.estimate(chosen, tally, answers).frequencies
     cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
-    counts, variances = read_off(cells, asked)
     reports = 1 if method == "one" else most
-    if method == "one":
-        counts = tuple(count * most for count in counts)
-        variances = tuple(
-            most**2 * v + _which(c / most, answers, most)
-            for c, v in zip(counts, variances, strict=True)
-        )
     bits = chosen.report_bits * reports
     if method == "summed":
         bits = chosen.cells * most.bit_length()
@@ -155,12 +149,7 @@ def several_values(
         low=low,
         high=high,
         partition=partition.edges,
-        consumers=tuple(
-            ConsumerHistogram(
-                c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon
-            )
-            for c, count, variance in zip(asked, counts, variances, strict=True)
-        ),
+        consumers=_several_histograms(cells, asked, answers, most, method),
         mechanisms=(chosen.name,),
         bits_per_report=bits,
     )
@@ -183,6 +172,27 @@ def several_values(
     )
 
 
+def _several_histograms(
+    cells: PureCells,
+    consumers: Sequence[Consumer],
+    answers: int,
+    most: int,
+    method: SeveralMethod,
+) -> tuple[ConsumerHistogram, ...]:
+    """The consumers' counts of all values; under `one` a report stands for `most` values."""
+    counts, variances = read_off(cells, consumers)
+    if method == "one":
+        counts = tuple(count * most for count in counts)
+        variances = tuple(
+            most**2 * v + _which(c / most, answers, most)
+            for c, v in zip(counts, variances, strict=True)
+        )
+    return tuple(
+        ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon)
+        for c, count, variance in zip(consumers, counts, variances, strict=True)
+    )
+
+
 def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     """Cells of all values, filled up with "no value"."""
     held = _per_person(values)
@@ -192,7 +202,7 @@ def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     if lengths.max() > most:
         person = int(lengths.argmax())
         raise TableError(
-            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most",
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most (--values-per-person)",
             where="values",
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
@@ -360,18 +370,19 @@ def histogram(
     rng, numbers = generator(seed, 6), policed.values
     call = recorded_call(record, epsilon=epsilon, method=method, seed=seed, path=path)
     attribute = attribute or _name_of(values)
-    facts: dict[str, Any] = {
-        "warnings": tuple(warnings),
-        "clipped": {attribute: policed.outside} if policed.outside else {},
-    }
+    release_of = partial(
+        Release.from_number,
+        warnings=tuple(warnings),
+        clipped={attribute: policed.outside} if policed.outside else {},
+    )
     if method in MEANS:
         mean = _collect_mean(numbers, low, high, epsilon, rng, parameters, path=path)
-        return Release.from_number(mean, call, attribute, **facts)
+        return release_of(mean, call, attribute)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(
         method, people, asked, partition, epsilon, rng, parameters, path=path, name=name
     )
-    return Release.from_number(machine, call, attribute, partition, consistent=consistent, **facts)
+    return release_of(machine, call, attribute, partition, consistent=consistent)
 
 
 def _counted_in(unit: float | None, numbers: AnyArray, low: float, high: float) -> float | None:
