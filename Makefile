@@ -107,7 +107,7 @@ lock:
 	cd requirements && $(COMPILE) ../pyproject.toml -o core.txt
 	cd requirements && $(COMPILE) ../pyproject.toml --extra server $(call EMITTED,core.txt) -o server.txt
 	cd requirements && printf 'editables>=0.5\nhatchling>=1.25\nsetuptools>=77\n' | $(COMPILE) -c core.txt -c server.txt -o build.txt -
-	cd requirements && $(COMPILE) ../pyproject.toml --extra server --extra dev --extra docs --extra spark \
+	cd requirements && $(COMPILE) ../pyproject.toml --extra server --extra dev --extra docs --extra spark --extra stats \
 	  $(call EMITTED,core.txt server.txt build.txt) -o dev.txt
 	cd requirements && $(COMPILE) ../pyproject.toml --all-extras \
 	  $(call EMITTED,core.txt server.txt build.txt dev.txt) -o bench.txt

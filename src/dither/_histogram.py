@@ -23,6 +23,7 @@ from dither.methods.histogram.consumer import (
     ValuePeople,
     as_numbers,
     check_range,
+    check_step,
     gather,
     mapping,
     police,
@@ -30,7 +31,12 @@ from dither.methods.histogram.consumer import (
     union,
 )
 from dither.methods.histogram.estimates import PureCells, build, read_off
-from dither.methods.histogram.machine import HistogramMachine, consumers_to_text, smallest
+from dither.methods.histogram.machine import (
+    HistogramMachine,
+    consumers_to_text,
+    partition_of,
+    smallest,
+)
 from dither.methods.machine import build_parameters
 from dither.methods.mean import Mean
 from dither.notice import Notice
@@ -196,7 +202,7 @@ def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     if lengths.max() > most:
         person = int(lengths.argmax())
         raise TableError(
-            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most",
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most (--values-per-person)",
             where="values",
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
@@ -288,6 +294,7 @@ def histogram(
     epsilon: float,
     low: float | None = None,
     high: float | None = None,
+    unit: float | None = None,
     method: str = "chp",
     parameters: JsonMapping | None = None,
     out_of_range: OutOfRange = "error",
@@ -318,6 +325,9 @@ def histogram(
         low: Lower end of the public range. If omitted it is taken from the data, which
             leaks it; a warning says so.
         high: Upper end of the public range.
+        unit: What every number, `low` and `high` among them, is a multiple of; 1 by default if
+            the values have an integer type and the range has whole ends. `ranges` and
+            `square-wave` then ask about whole numbers.
         as_published: Use the mechanism of the method's paper, Basic RAPPOR, unless
             `parameters` names another.
         method: See `dither methods`: `chp`, `ranges`, `square-wave`, `mean`, ...
@@ -348,11 +358,12 @@ def histogram(
     check_choice("path", path, PATHS)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
+    unit = _counted_in(unit, numbers, low, high)
     if method in MEANS:
         check_mean(consumers, consistent=consistent)
     else:
         asked = read_consumers(consumers or histogram_machine(method).overview, low, high)
-        partition = asked_partition(method, asked, low, high)
+        partition = asked_partition(method, asked, low, high, unit)
     policed = police(numbers, low, high, out_of_range, name)
     if out_of_range == "drop":
         warnings.append(DROPPED)
@@ -374,6 +385,14 @@ def histogram(
     return release_of(machine, call, attribute, partition, consistent=consistent)
 
 
+def _counted_in(unit: float | None, numbers: AnyArray, low: float, high: float) -> float | None:
+    """The unit of the numbers: the given one, or 1 for integers in a range with whole ends."""
+    if unit is not None:
+        return check_step(unit, low, high)
+    whole = numbers.dtype.kind in "iu" and low.is_integer() and high.is_integer()
+    return 1.0 if whole else None
+
+
 def _name_of(values: Any) -> str:
     """The name of a pandas or polars column, else "number"."""
     name = getattr(values, "name", None)
@@ -389,13 +408,13 @@ def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
 
 
 def asked_partition(
-    method: str, consumers: Sequence[Consumer], low: float, high: float
+    method: str, consumers: Sequence[Consumer], low: float, high: float, unit: float | None = None
 ) -> Partition:
     """The coarsest partition that resolves a method's questions and its consumers' bins."""
-    asked = histogram_machine(method).schema_of("a number", consumers, low, high)
-    return union(
-        [*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high
-    )
+    asked = histogram_machine(method).schema_of("a number", consumers, low, high, unit)
+    cells = [Consumer(attribute.name, attribute.edges) for attribute in asked]
+    kept = partition_of(asked.attributes[0]).unit
+    return union([*consumers, *cells], low, high, kept)
 
 
 def collect(
@@ -412,7 +431,7 @@ def collect(
 ) -> HistogramMachine[Any]:
     """Run a histogram method over people given by the cells of `asked_partition`."""
     schema = histogram_machine(method).schema_of(
-        name, consumers, partition.edges[0], partition.edges[-1]
+        name, consumers, partition.low, partition.high, partition.unit
     )
     if "consumers" in (parameters or {}):
         raise ParameterError(

@@ -162,6 +162,8 @@ def test_a_stream_ends_with_the_server_at_once(server: ServerThread, caller: Cal
 class Slow:
     """A store whose looks take long, or fail."""
 
+    shared = True
+
     def __init__(self, seconds: float) -> None:
         self.seconds, self.away, self.looks = seconds, False, 0
 

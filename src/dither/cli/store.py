@@ -85,6 +85,26 @@ def _restore(
     print(f"restored {_summary(collector.restore_store(backup, store, plain_copy))}")
 
 
+@app.command("restored", no_args_is_help=True)
+def _restored(
+    store: Annotated[
+        str, typer.Option("--store", help="a file (SQLite), or postgresql://USER@HOST/DATABASE")
+    ],
+) -> None:
+    """Record that a store was restored without Dither: by a PostgreSQL archive, a standby or a snapshot.
+
+    Devices then send the reports of open rounds again. 'backup' and 'restore' do this themselves.
+
+    Example: dither store restored --store postgresql://dither@/dither
+    """
+    opened = collector.open_store(store)
+    try:
+        opened.begin_epoch()
+    finally:
+        opened.close()
+    print("devices will send the reports of open rounds again; restart the collectors")
+
+
 def _summary(contents: collector.StoreContents) -> str:
     campaigns = f"{contents.campaigns:,} campaign{'' if contents.campaigns == 1 else 's'}"
     reports = f"{contents.reports:,} report{'' if contents.reports == 1 else 's'}"

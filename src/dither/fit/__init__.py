@@ -45,11 +45,13 @@ from dither.fit.pool import (
 from dither.fit.project import apportion, make_consistent, norm_sub, normal_interval, projection
 from dither.fit.ruled import Ruled, add_up, core_of, grouped_marginal, root_of, told_within_groups
 from dither.fit.triangulate import (
+    MAX_EXHAUSTIVE,
     Factorisation,
     Triangulation,
     compose,
     factorise,
     factorise_by_information,
+    factorise_exhaustively,
     reduce_conditions,
     triangulate,
     triangulate_capped,
@@ -57,6 +59,7 @@ from dither.fit.triangulate import (
 
 __all__ = [
     "KINDS",
+    "MAX_EXHAUSTIVE",
     "AnswerCounts",
     "BayesNet",
     "Dependence",
@@ -88,6 +91,7 @@ __all__ = [
     "entropy",
     "factorise",
     "factorise_by_information",
+    "factorise_exhaustively",
     "fit_tree",
     "grouped_marginal",
     "independent_tree",

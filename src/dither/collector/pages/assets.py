@@ -68,7 +68,8 @@ class Asset:
 @cache
 def assets() -> dict[str, Asset]:
     """Return all files by name."""
-    sheets = (_SHARED, _STATIC / "pages.css", _STATIC / "participant.css")
+    parts = ("pages.css", "participant.css", "reader.css")
+    sheets = (_SHARED, *(_STATIC / part for part in parts))
     sheet = b"".join(path.read_bytes() for path in sheets)
     own = {
         path.name: path.read_bytes()

@@ -86,6 +86,9 @@ def _stretches(attribute: Attribute) -> list[str]:
         ends = {"low": _shown(low) + unit, "high": _shown(high) + unit}
         if low == high:
             out.append(_("exactly %(low)s", **ends))
+        elif (multiples := _between_multiples(attribute, low, high)) is not None:
+            first, top = (_shown(number) + unit for number in multiples)
+            out.append(_("%(low)s to %(high)s", low=first, high=top) if first != top else first)
         elif attribute.unit == 1.0 and high - 1 > low and not {low, high} & exact:
             top = _shown(high if high == last else high - 1) + unit
             out.append(_("%(low)s to %(high)s", low=ends["low"], high=top))
@@ -99,12 +102,24 @@ def _stretches(attribute: Attribute) -> list[str]:
     return out
 
 
+def _between_multiples(attribute: Attribute, low: float, high: float) -> tuple[float, float] | None:
+    """The first and the last multiple of the unit between two edges; None if an edge is a multiple."""
+    if attribute.unit is None:
+        return None
+    places = low / attribute.unit - 0.5, high / attribute.unit - 0.5
+    if any(abs(place - round(place)) > 1e-9 for place in places):
+        return None
+    first, last = ((round(place) + 1) * attribute.unit for place in places)
+    return float(f"{first:.12g}"), float(f"{last - attribute.unit:.12g}")
+
+
 def _range(attribute: Attribute) -> JsonObject:
     if attribute.kind in ("date", "datetime"):
         low, high = (attribute.shown(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
         between = _("From %(low)s to before %(high)s.", low=low, high=high)
         return {"range": [low, high], "between": between}
     numbers = (*attribute.edges, *attribute.atoms)
+    numbers = _between_multiples(attribute, min(numbers), max(numbers)) or numbers
     ends = {"low": _shown(min(numbers)), "high": _shown(max(numbers))}
     if attribute.kind == "duration":
         between = _("A number from %(low)s to %(high)s, in seconds.", **ends)
