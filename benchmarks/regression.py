@@ -37,6 +37,8 @@ ADULT = {
 VALUES = {"gaussian": 13, "binomial": 2, "poisson": 10}
 LEVEL = 0.95
 REPLICATES = 20
+# Rows of each synthetic table.
+SYNTHETIC = 20_000
 # Collections of the default method, at the smallest number of people.
 DEFAULT_COLLECTIONS = 20
 
@@ -130,7 +132,13 @@ def measure(
     draw = generated if table == "generated" else partial(adult, data_dir=data_dir)
     rows, schema, formula, truth = draw(family, people, seed)
     release = dither.publish(
-        rows, schema=schema, method=method, epsilon=epsilon, seed=seed, replicates=REPLICATES
+        rows,
+        schema=schema,
+        method=method,
+        epsilon=epsilon,
+        seed=seed,
+        replicates=REPLICATES,
+        rows=SYNTHETIC,
     )
     out: list[dict[str, str | float]] = []
     for way, coefficients in _ways(release, formula, family, seed).items():

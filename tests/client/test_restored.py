@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.client.small_collector import RECORD, Collector, announce, participant, plan, problem
 
-from dither.client import Answer, Device, Unreachable
-from dither.client.device import RESEND_DAYS
+from dither.client import RESEND_DAYS, Answer, Device, Unreachable
 from dither.errors import PrivacyError, ReportError
 from dither.reports import Plan
 

@@ -13,7 +13,7 @@ import dither
 from dither._histogram import asked_partition, collect
 from dither.cli import run
 from dither.errors import InputError, ParameterError
-from dither.methods.histogram.consumer import Partition, gather, read_consumers
+from dither.methods.histogram import Partition, gather, read_consumers
 from dither.release.query.numbers import NumberInquiry
 
 LOW, HIGH = 1, 99

@@ -23,7 +23,7 @@ def heaps(count: int, rows: int, spread: int = 4_000) -> np.ndarray:
 
 def whole(low: int, high: int, count: int) -> np.ndarray:
     """Different whole numbers between two ends, in no order."""
-    return low + RNG.permutation(high - low)[:count]
+    return RNG.permutation(np.linspace(low, high - 1, count).astype(np.int64))
 
 
 def texts(distinct: int, repeats: int, length: int = 1) -> list[str]:

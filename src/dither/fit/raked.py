@@ -216,12 +216,12 @@ def rake(model: Model, totals: Totals) -> Raked:
     for places, target in targets.items():
         others = tuple(axis for axis in range(after.ndim) if axis not in places)
         if np.abs(after.sum(axis=others) - target).max() > _TOLERANCE:
-            key = [names[axis] for axis in places]
+            missed = [names[axis] for axis in places]
             raise ParameterError(
-                f"the totals of {' and '.join(key)} cannot be reached: totals contradict each other, "
+                f"the totals of {' and '.join(missed)} cannot be reached: totals contradict each other, "
                 "or the model has nobody with a wanted value",
                 where="totals",
-                value=key,
+                value=missed,
             )
     factors = np.divide(after, before, out=np.zeros_like(after), where=before > 0)
     return Raked(base, names, factors)
