@@ -8,8 +8,8 @@ Asking
  2. `pilot`: a first round over the whole menu. Its share of the participants is the largest whose
     cost, if nothing depends on anything, stays below `pilot_loss` of the one-way error.
  3. `measured_dependence`: after each round, the squared dependence D^2 of every pair as a posterior
-    mean. A pair outside the strongest forest is measured against what the forest predicts of it,
-    so that a dependence that follows from others is not paid for twice.
+    mean. A pair outside the strongest forest counts without what the forest implies of it, so
+    that a dependence that follows from others is not paid for twice.
  4. `Menu.allocate`: the participants that are left go where the predicted error falls most,
 
         sum over pairs  sqrt(rho D^2 V / (D^2 + V) + E_i^2 + E_j^2)  +  one-way errors E_i,
@@ -20,7 +20,8 @@ Asking
 Fitting, to all reports of all rounds
  5. `fit_mixture`: a mixture of products.
  6. `fit_forest`: a junction tree of the strongest forest, and of further pairs that it contradicts.
- 7. `average`: both and the product of the one-way marginals, averaged with the shares of least
+ 7. `shrunk_forest`: the forest again, its tables shrunk cell by cell with a learnt prior.
+ 8. `average`: these and the product of the one-way marginals, averaged with the shares of least
     estimated risk (`fit.average`).
 
 docs/explanation/mixture.md has the reasons and the measured errors.
@@ -445,7 +446,7 @@ def _posterior(menu: Menu, asked: Indices, found: Residuals) -> Floats:
     return cells * posterior_squares(found.excess[i, j] + noise, noise, degrees, cells)
 
 
-# Steps 5 to 7: the fit.
+# Steps 5 to 8: the fit.
 
 
 def dependent_pairs(targets: PairTargets) -> dict[Pair, float]:
