@@ -1,5 +1,6 @@
 # make demo   publish Adult end to end and say where the report is
 # make demo-web  a collector with two example campaigns, until Ctrl-C
+# make messages  extracts the texts of pages into src/dither/locale and says which are not translated
 # make pictures  the screenshots in docs/pictures, made anew
 # make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo demo-web pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
+.PHONY: setup demo demo-web messages pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Everything from a registry must have a hash that requirements/ lists. Without build isolation the
@@ -51,6 +52,9 @@ demo-web: setup
 
 pictures: setup
 	$(BIN)/python -m tools.screenshots docs/pictures
+
+messages: setup
+	$(BIN)/python -m tools.messages
 
 lint: setup
 	$(BIN)/ruff check .
@@ -103,7 +107,7 @@ lock:
 	cd requirements && $(COMPILE) ../pyproject.toml -o core.txt
 	cd requirements && $(COMPILE) ../pyproject.toml --extra server $(call EMITTED,core.txt) -o server.txt
 	cd requirements && printf 'editables>=0.5\nhatchling>=1.25\nsetuptools>=77\n' | $(COMPILE) -c core.txt -c server.txt -o build.txt -
-	cd requirements && $(COMPILE) ../pyproject.toml --extra server --extra dev --extra docs --extra spark \
+	cd requirements && $(COMPILE) ../pyproject.toml --extra server --extra dev --extra docs --extra spark --extra stats \
 	  $(call EMITTED,core.txt server.txt build.txt) -o dev.txt
 	cd requirements && $(COMPILE) ../pyproject.toml --all-extras \
 	  $(call EMITTED,core.txt server.txt build.txt dev.txt) -o bench.txt

@@ -327,6 +327,28 @@ def figure6(cells: int, measurement: str, repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
+def by_queries(dataset: str, queries: int, method: str, effort: Effort) -> list[dict[str, Any]]:
+    """Errors and answering time of one release's answers to more and more queries, 1,024 cells, epsilon 1 and tau 0.4."""
+    counts, shape = counts_of(dataset, 1024, effort.data_dir)
+    work, rows = Workload(1024, queries, SEED), []
+    with threadpool_limits(1):
+        for run in range(effort.runs):
+            made = one_release(method, counts, shape, 1.0, 0.4, SEED + run)
+            begin = time.process_time()
+            answers = work.answers(np.stack([made, counts], axis=1))
+            seconds = (time.process_time() - begin) / 2
+            off = answers[:, 0] - answers[:, 1]
+            rows.append(
+                {
+                    "seed": run,
+                    "mse": float(np.mean(off**2)),
+                    "largest_error": float(np.abs(off).max()),
+                    "cpu_s": seconds,
+                }
+            )
+    return rows
+
+
 def settings(
     dataset: str, dictionary: str, measurement: str, total: str, effort: Effort
 ) -> list[dict[str, Any]]:
@@ -432,14 +454,32 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
         Study(
             name="figure6",
             title="Figure 6. CPU seconds of a CSM release and its answers",
-            axes={"cells": sizes, "measurement": ("sparse", "hadamard", "bernoulli", "gaussian")},
+            axes={"cells": sizes, "measurement": ("sparse", "hadamard", "bernoulli", "gaussian", "fourier")},
             measure=partial(figure6, repeats=1 if small else 3),
             labels=("queries",),
             charts=(
                 Chart(x="cells", y="cpu_s", colour="measurement", panels=(), log_x=True, log_y=True, only={"queries": (256,)},
                       title="CPU seconds with 256 answers"),
+                Chart(x="queries", y="cpu_s", colour="measurement", panels=(), log_y=True, only={"cells": (sizes[-1],)},
+                      title=f"CPU seconds with {sizes[-1]:,} cells"),
             ),
             note="Adult, epsilon 0.1; tau 0.3, sparse 1.",
+        ),
+        Study(
+            name="queries",
+            title="Figure 6's other axis. Errors and time over the number of queries",
+            axes={
+                "dataset": datasets,
+                "queries": (16, 256) if small else (16, 64, 256, 1_024, 4_096, 16_384),
+                "method": ("csm", DENSE, "laplace", "hierarchical"),
+            },
+            measure=partial(by_queries, effort=Effort(min(effort.runs, 5), effort.queries, data_dir)),
+            charts=tuple(
+                Chart(x="queries", y=y, panels=("dataset",), log_x=True, log_y=True)
+                for y in ("mse", "largest_error")
+            ),
+            note="1,024 cells, epsilon 1, tau 0.4. A release is made once, and its noise does not depend on the queries: the mean "
+            "error stays, the largest of many errors grows slowly.",
         ),
         Study(
             name="settings",

@@ -1,4 +1,4 @@
-"""Ranges, quantiles and means of a number: errors compared with AHEAD, hierarchies and the square wave, and coverage of intervals.
+"""Ranges, quantiles and means of a number: errors compared with PriPL-Tree, AHEAD, hierarchies and the square wave, and coverage.
 
 Errors are mean squared errors of the share of people in random ranges, both ends anywhere on the line. Data: the salary tables
 from the data folder if present, otherwise a GENERATED one, labelled as such; and made-up shapes. While the cells and the choice
@@ -16,18 +16,22 @@ from typing import Any
 import numpy as np
 
 from benchmarks.chp import GENERATED, names, salaries
-from benchmarks.range_rivals import ahead, hdg, hierarchy
+from benchmarks.range_rivals import ahead, hdg, hierarchy, pripl
 from dither._histogram import asked_partition, collect, several_values
+from dither.datasets import load_dataset
 from dither.fit import norm_sub
 from dither.lab.harness import Bench, Chart, Size, Study
 from dither.mechanisms import SquareWave, kernels, mechanism
 from dither.methods.histogram.consumer import Partition, gather, read_consumers
 from dither.methods.histogram.estimates import OutputCells
+from dither.methods.histogram.late import distribution
 from dither.release.query.numbers import NumberInquiry
 
 SEED = 20261117
 FINE = 256  # cells of the rivals
-OURS, METHODS = "ranges", ("ranges", "square wave, EMS", "AHEAD", "hierarchy", "chp, 64 bins")
+OURS = "ranges"
+METHODS = ("ranges", "square wave, EMS", "PriPL-Tree", "AHEAD", "hierarchy", "chp, 64 bins")
+RIVALS = {"PriPL-Tree": pripl, "AHEAD": ahead, "hierarchy": hierarchy}
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 LOOKED_AT = (
     "even",
@@ -140,7 +144,7 @@ def estimate(
         return kernels.estimate(
             asked, kernels.simulate(asked, counts, rng), len(values)
         ).frequencies, edges
-    return {"AHEAD": ahead, "hierarchy": hierarchy}[method](counts, epsilon, rng), edges
+    return RIVALS[method](counts, epsilon, rng), edges
 
 
 def errors(dataset: str, epsilon: float, runs: int, data_dir: Path | None) -> list[dict[str, Any]]:
@@ -213,6 +217,91 @@ def coverage(
         }
         for kind in true
     ]
+
+
+# ---- whole numbers ---------------------------------------------------------------------------------------------------
+
+WHOLE = {"hours a week": ("hours_per_week", 1, 99), "age": ("age", 17, 90)}
+WHOLE_PEOPLE = (
+    32_561  # as many as in the training rows of Adult, on which the rivals were published
+)
+LENGTHS = (0.5, 0.1)  # of the asked ranges, as shares of the domain
+
+
+@lru_cache(maxsize=4)
+def whole_numbers(dataset: str) -> tuple[np.ndarray, int, int]:
+    """A column of the bundled table, of some of its people, with its public range."""
+    column, low, high = WHOLE[dataset]
+    values = load_dataset("adult").table[column].to_numpy()
+    kept = np.random.default_rng([SEED, 7]).permutation(len(values))[:WHOLE_PEOPLE]
+    return values[kept].astype(np.int64), low, high
+
+
+def whole_collection(dataset: str, epsilon: float, rng: np.random.Generator) -> OutputCells:
+    """One collection by the method, which asks on whole numbers."""
+    values, low, high = whole_numbers(dataset)
+    consumers = read_consumers([16], float(low), float(high))
+    partition = asked_partition(OURS, consumers, float(low), float(high), 1.0)
+    people = gather(values, partition, reports=False)
+    cells = collect(OURS, people, consumers, partition, epsilon, rng).answer().cells
+    assert isinstance(cells, OutputCells)
+    return cells
+
+
+def whole_shares(method: str, dataset: str, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+    """The estimated share of each number. A hierarchy asks about more numbers, which nobody has."""
+    if method == OURS:
+        return distribution(whole_collection(dataset, epsilon, rng))
+    values, low, high = whole_numbers(dataset)
+    counts = np.bincount(values - low, minlength=high - low + 1)
+    size = len(counts)
+    if method == "square wave, EMS":
+        wave = SquareWave.for_epsilon(size, epsilon)
+        return kernels.density(wave, kernels.simulate(wave, counts, rng))
+    padded = {"AHEAD": 128, "hierarchy": FINE}.get(method, size)
+    counts = np.append(counts, np.zeros(padded - size, counts.dtype))
+    return RIVALS[method](counts, epsilon, rng)[:size]
+
+
+def whole_errors(dataset: str, epsilon: float, runs: int) -> list[dict[str, Any]]:
+    """Mean squared error of all ranges of half and of a tenth of the domain, by method and run."""
+    values, low, high = whole_numbers(dataset)
+    counts = np.bincount(values - low, minlength=high - low + 1)
+    truth, out = np.cumsum(np.append(0, counts)) / len(values), []
+    for method in METHODS[:-1]:
+        for run in range(runs):
+            shares = whole_shares(method, dataset, epsilon, np.random.default_rng([SEED, 8, run]))
+            missed = np.append(0.0, np.cumsum(shares)) - truth
+            row: dict[str, Any] = {"method": method, "seed": run}
+            for name, part in zip(("mse_half", "mse_tenth"), LENGTHS, strict=True):
+                width = round(part * len(counts))
+                row[name] = float(np.mean((missed[width:] - missed[:-width]) ** 2))
+            out.append(row)
+    return out
+
+
+def whole_coverage(dataset: str, epsilon: float, runs: int) -> dict[str, Any]:
+    """How often 95 % intervals of ranges, quantiles and means of whole numbers hold."""
+    values, low, high = whole_numbers(dataset)
+    ordered = np.sort(values)
+    ranks = [float(ordered[math.ceil(level * len(values)) - 1]) for level in LEVELS]
+    held: dict[str, list[bool]] = {"ranges": [], "quantiles": [], "mean": []}
+    for run in range(runs):
+        rng = np.random.default_rng([SEED, 9, run])
+        inquiry = NumberInquiry(whole_collection(dataset, epsilon, rng))
+        ends = np.sort(rng.integers(low, high + 2, (20, 2)), axis=1)
+        for a, b in ends[ends[:, 0] < ends[:, 1]].tolist():
+            true = float(np.mean((values >= a) & (values < b)))
+            one = inquiry.share_of([(a, b if b <= high else math.inf)], 0.95, "")
+            held["ranges"].append(_holds(one, true))
+        rows = inquiry.quantiles(LEVELS, 0.95).rows
+        held["quantiles"] += [_holds(row, x) for row, x in zip(rows, ranks, strict=True)]
+        held["mean"].append(_holds(inquiry.mean(0.95), float(values.mean())))
+    return {kind: float(np.mean(found)) for kind, found in held.items()}
+
+
+def _holds(answer: Any, truth: float) -> bool:
+    return bool(answer.low - 1e-12 <= truth <= answer.high + 1e-12)
 
 
 # ---- several values, two numbers -------------------------------------------------------------------------------------
@@ -318,6 +407,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     epsilons = (0.5, 1.0, 2.0) if full else (1.0,)
     runs = {"full": 20, "quick": 3, "smoke": 2}[size]
     blocks, each = {"full": (20, 50), "quick": (1, 10), "smoke": (1, 3)}[size]
+    whole_epsilons = (1.0, 2.0, 4.0, 8.0) if full else (4.0,)
     studies = (
         Study(
             name="range_errors",
@@ -340,6 +430,22 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
             axes={"dataset": datasets, "epsilon": (1.0,), "seed": tuple(range(blocks))},
             measure=partial(coverage, runs=each, data_dir=data_dir),
             note=f"{blocks * each:,} collections by the method ranges; 40 ranges, 40 ends, 5 quantiles each.",
+        ),
+        Study(
+            name="whole_errors",
+            title="Whole numbers: mean squared error of ranges of half and of a tenth of the domain",
+            axes={"dataset": tuple(WHOLE)[: 1 if smoke else 2], "epsilon": whole_epsilons},
+            measure=partial(whole_errors, runs=runs),
+            charts=(Chart(x="epsilon", y="mse_half", log_y=True),),
+            note=f"Columns of Adult, {WHOLE_PEOPLE:,} people drawn from the bundled table. PriPL-Tree and the hierarchies were "
+            "written from their papers; the authors' figures were not reproduced.",
+        ),
+        Study(
+            name="whole_coverage",
+            title="Whole numbers: how often 95 % intervals hold",
+            axes={"dataset": tuple(WHOLE)[: 1 if smoke else 2], "epsilon": whole_epsilons},
+            measure=partial(whole_coverage, runs=blocks * each // 5 + 1),
+            note=f"{blocks * each // 5 + 1} collections by the method ranges; about 20 ranges and 5 quantiles each.",
         ),
         Study(
             name="several_values",

@@ -33,14 +33,45 @@ WHOLE_LINES = 30  # a longer study is shown as its charts' lines instead
 # ---- storing ---------------------------------------------------------------------------------------------------------
 
 
-def keep(outcome: Outcome) -> None:
-    """Put a full run's means into results.json, replacing its earlier figures, and rewrite the texts."""
-    from dither.lab.harness.run import machine
+def keep(outcome: Outcome, partly: bool = False) -> None:
+    """Put a full run's means into results.json, replacing its earlier figures, and rewrite the texts.
 
+    Args:
+        outcome: What was measured.
+        partly: Whether only some studies were measured; the figures of the others stay.
+    """
     if outcome.bench.size != "full":
         raise ValueError("only full sizes are stored")
     stored = load()
-    stored[outcome.bench.name] = {
+    name, entry = outcome.bench.name, _entry(outcome)
+    stored[name] = _merged(stored[name], entry) if partly and name in stored else entry
+    text = _dumped(stored)
+    write_atomically(STORED, lambda path: path.write_text(text, encoding="utf-8"))
+    write_texts()
+
+
+def _merged(before: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry with some studies measured again or added; each of them states its own run."""
+    run = {key: entry[key] for key in ("date", "code", "seconds")}
+    new = {study["name"]: {**study, "measured": run} for study in entry["studies"]}
+    studies = [new.pop(study["name"], study) for study in before["studies"]]
+    names = {study["name"] for study in entry["studies"]}
+    figures = [f for f in before["figures"] if f["study"] not in names]
+    notes = [n for n in before["notes"] if n.partition(":")[0] not in names]
+    return {
+        **before,
+        "title": entry["title"],
+        "about": entry["about"],
+        "notes": [*notes, *entry["notes"]],
+        "studies": [*studies, *new.values()],
+        "figures": [*figures, *entry["figures"]],
+    }
+
+
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    from dither.lab.harness.run import machine
+
+    return {
         "title": outcome.bench.title,
         "about": outcome.bench.about,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -59,9 +90,6 @@ def keep(outcome: Outcome) -> None:
         ],
         "figures": [_rounded(row) for row in outcome.summary],
     }
-    text = _dumped(stored)
-    write_atomically(STORED, lambda path: path.write_text(text, encoding="utf-8"))
-    write_texts()
 
 
 def load() -> dict[str, dict[str, Any]]:
@@ -139,10 +167,19 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
             rows = [figure for figure in entry["figures"] if figure["study"] == study["name"]]
             if rows:
                 parts.append(f"### {study['title']}\n")
-                parts += [f"{study['note']}\n"] if study["note"] else []
+                text = " ".join(filter(None, (study["note"], _own_run(name, study))))
+                parts += [f"{text}\n"] if text else []
                 parts += _pictures(name, entry, study)
                 parts += _study(study, rows)
     return "\n".join(parts)
+
+
+def _own_run(bench: str, study: dict[str, Any]) -> str:
+    """The command of a study that was measured by itself."""
+    run = study.get("measured")
+    if run is None:
+        return ""
+    return f"Measured by itself: `dither bench {bench} --study {study['name']}`, {run['date']}, {run['seconds']:,} s."
 
 
 def _pictures(bench: str, entry: dict[str, Any], study: dict[str, Any]) -> list[str]:

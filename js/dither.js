@@ -491,6 +491,7 @@ export async function readAnnouncement(text) {
   need([a.closes_at_reports, a.wanted].every((n) => none(n) || (whole(n) && n >= 1)), 'no proper number of reports');
   need(none(a.round_closes) || (finite(a.round_closes) && a.round_closes >= 0), 'no proper end of the round');
   need([undefined, 'arrival', 'token'].includes(a.assignment), 'an unknown way to assign people');
+  need(isText(a.epoch ?? '', 64) && a.epoch !== null, 'no proper epoch');
   need(finite(a.epsilon) && a.epsilon >= 0 && finite(a.start) && a.start >= 0, 'numbers that are none');
   return { announcement, fingerprint, epsilon: a.plan === null ? 0 : await checkPlan(a, known) };
 }
@@ -1008,8 +1009,18 @@ function codeFor(state, cause, a) {
 function settle(storage, campaign, round, body, became) {
   const { books, save } = openBooks(storage), answer = books.campaigns[campaign]?.answers[round];
   if (answer?.body !== body) return;
+  // The bytes of an acknowledged report are kept for a collector that is restored from a backup.
+  if (became.state === 'acknowledged') answer.kept = { body, epoch: books.campaigns[campaign].epoch ?? '', time: books.latest };
   Object.assign(answer, became, { body: '' });
   save();
+}
+
+// A collector that was restored since it acknowledged the open round's report gets the same bytes again, within these days.
+const RESEND_DAYS = 30;
+function sendAgain(answer, epoch, now) {
+  const { kept } = answer;
+  if (kept && now - kept.time > RESEND_DAYS * DAY) delete answer.kept;
+  else if (kept && answer.state === 'acknowledged' && kept.epoch !== epoch) Object.assign(answer, { state: 'waiting', body: kept.body });
 }
 
 // Randomise the answers to some questions: {parts, outside}. What is `known` already is not drawn again.
@@ -1045,7 +1056,7 @@ async function answerOnce(
   const assignment = a.assignment ?? 'token'; // one answer in all must not become one in each round
   need((books.assignment ??= assignment) === assignment, 'the campaign has changed how it asks people', 'changed');
   need(token === undefined || books.token === token, 'this device takes part with another token', 'token');
-  Object.assign(books, { server, cap: Math.min(books.cap, cap), unknownSince: undefined });
+  Object.assign(books, { server, cap: Math.min(books.cap, cap), unknownSince: undefined, epoch: a.epoch ?? '' });
   device.latest = Math.max(device.latest, now); // a clock that goes back frees nothing
   if (capTotal !== undefined) Object.assign(device, { capTotal, period });
   if (!save()) return undefined; // the token is kept from the first look on
@@ -1057,6 +1068,8 @@ async function answerOnce(
   const receipt = toHex(await reportId(own, id, once ? null : round));
   if (done) {
     need(round !== plan?.round || done.plan === planDigest, 'the round was answered, and its plan has changed', 'changed');
+    if (round === plan?.round) sendAgain(done, books.epoch, device.latest);
+    if (!save()) return undefined;
     return { result: done.state, spent: spent(), body: done.body, cause: done.cause, round, receipt };
   }
   const { asked: mine, later, question, questions: asked } = await chosen(a, own);

@@ -415,3 +415,22 @@ test('groups of many values and long lists take no more work than their length',
   const repeats = announce({ questions: [{ ...question, attributes: ['a'], grouped: Array(9).fill('a') }], shares: [1] }, { names, values });
   await refuses(() => dither.readAnnouncement(JSON.stringify(repeats)));
 });
+
+test('a restored collector gets the same bytes again, nothing else does', async () => {
+  const storage = shelf(), seen = [], epoch = (name) => ({ ...announce(), epoch: name });
+  const visit = async (announced, time) => {
+    const { fetch, bodies } = collector(announced);
+    const { result, spent } = await part(fetch, storage, { clock: () => time });
+    seen.push(...bodies);
+    return [result, spent, bodies.length];
+  };
+  const day = 86400, [, spent] = await visit(announce(), 1000);
+  assert.deepEqual(await visit(announce(), 2000), ['acknowledged', spent, 0]);
+  assert.deepEqual(await visit(epoch('aa'), 3000), ['acknowledged', spent, 1], 'an older collector told no epoch');
+  assert.deepEqual(await visit(epoch('aa'), 4000), ['acknowledged', spent, 0], 'once for each restore');
+  await refuses(() => visit({ ...announce({ shares: [0, 1, 0] }), epoch: 'bb' }, 5000), /plan has changed/);
+  assert.deepEqual(await visit(epoch('bb'), 4000 + 29 * day), ['acknowledged', spent, 1]);
+  assert.deepEqual(await visit(epoch('cc'), 4000 + 60 * day), ['acknowledged', spent, 0], 'kept for 30 days');
+  assert.equal(new Set(seen).size, 1);
+  await assert.rejects(visit(epoch(7), 4000 + 60 * day));
+});

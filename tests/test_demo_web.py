@@ -14,7 +14,7 @@ import pytest
 
 
 @pytest.mark.slow
-def test_three_links_work_and_nothing_stays(tmp_path: Path) -> None:
+def test_all_links_work_and_nothing_stays(tmp_path: Path) -> None:
     started = subprocess.Popen(
         [sys.executable, "-m", "tools.demo_web", "--port", "0", "--json"],
         cwd=Path(__file__).parents[1],
@@ -31,7 +31,11 @@ def test_three_links_work_and_nothing_stays(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir())
         for name, words in (
             ("participant", "How we get to work"),
-            ("release", "How we got to work last year"),
+            ("number", "Bus company"),
+            ("german", "Wo wir einkaufen"),
+            ("arabic", "أين نتسوق"),
+            ("release", "How we got to work in 2026"),
+            ("earlier", "How we got to work in 2025"),
         ):
             with urlopen(
                 Request(links[name], headers={"accept": "text/html"}), timeout=60

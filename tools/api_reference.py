@@ -34,6 +34,7 @@ RETURNED = {
     "Call": "dither.release",
     "CentralGuarantee": "dither.release.amplification",
     "CellsContent": "dither.release",
+    "Combined": "dither.release",
     "ConsumerHistogram": "dither.release",
     "Dataset": "dither.datasets",
     "Estimate": "dither.mechanisms",
@@ -51,6 +52,7 @@ RETURNED = {
     "Picture": "dither.display",
     "Point": "dither.planner",
     "Prediction": "dither.planner",
+    "Regression": "dither.release",
     "SDMetricsScores": "dither.evaluation.compare",
     "ColumnStatistics": "dither.evaluation.metrics",
     "Score": "dither.evaluation.compare",
@@ -65,6 +67,7 @@ CHOICES = {
     "Kind": "dither.schema.attribute",
     "Neighbours": "dither.central.measurement",
     "OutOfRange": "dither.methods.histogram.consumer",
+    "Family": "dither.release",
     "ReportPath": "dither.simulate",
     "SeveralMethod": "dither._histogram",
     "Unit": "dither.release.query.answer",
@@ -88,6 +91,7 @@ PLAIN = {
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
 INSIDE = (
+    "Reader",
     "CellEstimates",
     "HistogramMachine",
     "Layout",
@@ -100,6 +104,7 @@ INSIDE = (
     "MethodRun",
     "ProtocolMachine",
     "Reports",
+    "Wording",
 )
 STANDARD = {
     "Collection",

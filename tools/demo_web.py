@@ -1,4 +1,4 @@
-"""A demonstration: a collector with an open campaign and a published one.
+"""A demonstration: a collector with three open campaigns and two releases to compare.
 
     python -m tools.demo_web [--port 8700]
 
@@ -69,6 +69,62 @@ SCHEMA: JsonObject = {
         },
     ]
 }
+GERMAN: JsonObject = {
+    "attributes": [
+        {
+            "name": "where",
+            "kind": "categorical",
+            "question": {
+                "de": "Wo kaufen Sie am häufigsten Lebensmittel ein?",
+                "ar": "من أين تشتري الطعام غالبًا؟",
+            },
+            "help": {"de": "In den letzten vier Wochen.", "ar": "في الأسابيع الأربعة الماضية."},
+            "values": ["market", "corner", "super", "discount", "online"],
+            "labels": {
+                "de": [
+                    "Auf dem Markt",
+                    "Im Laden um die Ecke",
+                    "Im Supermarkt",
+                    "Beim Discounter",
+                    "Im Internet",
+                ],
+                "ar": [
+                    "من السوق",
+                    "من بقالة الحي",
+                    "من السوبرماركت",
+                    "من متجر مخفض",
+                    "من الإنترنت",
+                ],
+            },
+        },
+        {
+            "name": "often",
+            "kind": "ordinal",
+            "question": {
+                "de": "Wie oft in der Woche kaufen Sie ein?",
+                "ar": "كم مرة تتسوق في الأسبوع؟",
+            },
+            "values": ["0-1", "2-3", "4+"],
+            "labels": {
+                "de": ["Höchstens einmal", "Zwei- bis dreimal", "Viermal oder öfter"],
+                "ar": ["مرة واحدة على الأكثر", "مرتين إلى ثلاث", "أربع مرات أو أكثر"],
+            },
+        },
+    ]
+}
+GERMAN_WORDS: JsonObject = {
+    "language": "de",
+    "title": {"de": "Wo wir einkaufen", "ar": "أين نتسوق"},
+    "purpose": {
+        "de": "Die Stadt will wissen, welche Stadtteile einen Markt brauchen.",
+        "ar": "تريد المدينة أن تعرف أي الأحياء تحتاج إلى سوق.",
+    },
+    "contact": "Stadt Musterstadt, markt@stadt.example",
+}
+CONSUMERS = [
+    {"name": "Traffic office", "edges": [0, 15, 30, 60, 180]},
+    {"name": "Bus company", "edges": [0, 30, 45, 60, 90, 180]},
+]
 PURPOSE = (
     "The town plans its bus lines and cycle paths for the next ten years, and would like to know how people get to work today.\n"
     "The figures are published; nobody, not even the town, ever holds a single true answer."
@@ -77,16 +133,22 @@ PURPOSE = (
 
 @dataclass(frozen=True)
 class Demo:
-    """A running collector and its two campaigns."""
+    """A running collector: its open campaigns, and two published ones a year apart."""
 
     url: str
     key_file: Path
     taking: str
+    number: str
+    german: str
     published: str
+    earlier: str
 
 
-def people(count: int, seed: int) -> pa.Table:
-    """Simulated people: those far away go by car or train and are less satisfied; the young cycle."""
+def people(count: int, seed: int, cycling: float = 0.0) -> pa.Table:
+    """Simulated people: those far away go by car or train and are less satisfied; the young cycle.
+
+    `cycling` makes more people cycle, as after a year with new paths.
+    """
     draw = np.random.default_rng([seed, 0x7765])
     age = np.clip(draw.normal(42, 13, count), 16, 99).astype(int)
     minutes = np.clip(draw.gamma(2.2, 13, count), 0, 179).astype(int)
@@ -94,7 +156,7 @@ def people(count: int, seed: int) -> pa.Table:
     weights = np.stack(
         [
             0.5 * near + 0.02,
-            0.3 * young + 0.5 * near + 0.05,
+            0.3 * young + 0.5 * near + 0.05 + cycling,
             0.4 - 0.2 * near,
             0.8 - 0.5 * near,
             0.12 + 0 * age,
@@ -142,50 +204,73 @@ def demo(port: int = 0) -> Iterator[Demo]:
             server.communicate(timeout=30)
 
 
+def shoppers(count: int, seed: int) -> pa.Table:
+    """Simulated people who shop."""
+    draw = np.random.default_rng([seed, 0x6D61])
+    often = draw.choice(3, count, p=[0.3, 0.5, 0.2])
+    where = np.where(draw.random(count) < 0.15 * often, 0, draw.choice(5, count))
+    places, times = (np.array(GERMAN["attributes"][i]["values"]) for i in (0, 1))
+    return pa.table({"where": places[where], "often": times[often]})
+
+
 def _fill(folder: Path, url: str, key_file: Path) -> Demo:
     operator = Operator(url, key_file)
 
-    def campaign(title: str, participants: int, answering: int, seed: int, *more: str) -> str:
-        body = {
-            "schema": SCHEMA,
-            "epsilon": 4.0,
-            "participants": participants,
-            "seed": seed,
-            "holdout": 0.05,
-        }
-        words = {
-            "title": title,
-            "purpose": PURPOSE,
-            "contact": "planning@town.example",
-            "listed": True,
-        }
-        made = str(operator.call("POST", "", {**body, **words})["campaign"])
-        table = folder / f"{made}.csv"
-        pa.csv.write_csv(people(answering, seed), table)
-        call = ["submit", str(table), "--campaign", made, "--url", url, "--seed", str(seed), *more]
+    def campaign(
+        table: pa.Table, participants: int, *more: str, seed: int = SEED, **body: object
+    ) -> str:
+        whole = {"epsilon": 4.0, "participants": participants, "seed": seed, "listed": True, **body}
+        made = str(operator.call("POST", "", whole)["campaign"])
+        file = folder / f"{made}.csv"
+        pa.csv.write_csv(table, file)
+        call = ["submit", str(file), "--campaign", made, "--url", url, "--seed", str(seed), *more]
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as said:
             status = run(call)
         if status:
             raise SystemExit(f"the example's answers could not be sent: {said.getvalue()}")
         return made
 
-    done = campaign(
-        "How we got to work last year",
-        8_000,
-        8_000,
-        SEED,
-        "--all-rounds",
-        "--key-file",
-        str(key_file),
+    commuting: JsonObject = {
+        "schema": SCHEMA,
+        "purpose": PURPOSE,
+        "contact": "planning@town.example",
+        "holdout": 0.05,
+    }
+    released = []
+    whole = ("--all-rounds", "--key-file", str(key_file))
+    for year, cycling, seed in ((2025, 0.0, SEED), (2026, 0.12, SEED + 2)):
+        table, title = people(8_000, seed, cycling), f"How we got to work in {year}"
+        done = campaign(table, 8_000, *whole, seed=seed, title=title, **commuting)
+        operator.call("POST", f"/{done}/finalise", {})
+        operator.call("POST", f"/{done}/publish-release", {})
+        released.append(done)
+    taking = campaign(
+        people(3_500, SEED + 1), 6_000, seed=SEED + 1, title="How we get to work", **commuting
     )
-    operator.call("POST", f"/{done}/finalise", {})
-    operator.call("POST", f"/{done}/publish-release", {})
-    taking = campaign("How we get to work", 6_000, 3_500, SEED + 1)
-    return Demo(url, key_file, taking, done)
+    number = campaign(
+        people(2_000, SEED + 3).select(["minutes"]),
+        5_000,
+        schema={"attributes": [_minutes()]},
+        method="chp",
+        consumers=CONSUMERS,
+        epsilon=1.0,
+        title="How long we are on the way",
+        purpose="The town and its bus company want to know how long people travel to work.",
+        contact="planning@town.example",
+    )
+    german = campaign(shoppers(1_500, SEED), 4_000, schema=GERMAN, epsilon=2.0, **GERMAN_WORDS)
+    return Demo(url, key_file, taking, number, german, released[1], released[0])
+
+
+def _minutes() -> JsonObject:
+    """The number that the consumers' campaign asks: all their edges are cells."""
+    edges = sorted({edge for consumer in CONSUMERS for edge in consumer["edges"]})  # type: ignore[attr-defined]
+    asked = {"question": "How long does your way to work take, in minutes?"}
+    return {"name": "minutes", "kind": "numeric", "edges": edges, "clip": True, **asked}
 
 
 def main() -> None:
-    """Start the demonstration, print three links and serve until Ctrl-C."""
+    """Start the demonstration, print the links and serve until Ctrl-C."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -195,7 +280,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         print(
-            "Making two campaigns with simulated answers; this takes a minute.",
+            "Making five campaigns with simulated answers; this takes a minute or two.",
             file=sys.stderr,
             flush=True,
         )
@@ -203,8 +288,12 @@ def main() -> None:
             key = running.key_file.read_text(encoding="ascii").strip()
             links = {
                 "participant": f"{running.url}/c/{running.taking}",
+                "number": f"{running.url}/c/{running.number}",
+                "german": f"{running.url}/c/{running.german}",
+                "arabic": f"{running.url}/c/{running.german}?language=ar",
                 "console": f"{running.url}/console",
                 "release": f"{running.url}/releases/{running.published}",
+                "earlier": f"{running.url}/releases/{running.earlier}",
                 "key": key,
             }
             print(json.dumps(links) if asked.json else _told(links), flush=True)
@@ -215,9 +304,12 @@ def main() -> None:
 
 def _told(links: dict[str, str]) -> str:
     return (
-        f"Take part:   {links['participant']}\n"
+        f"Take part:   {links['participant']}   (a table)\n"
+        f"             {links['number']}   (one number)\n"
+        f"             {links['german']}   (German and Arabic)\n"
         f"Console:     {links['console']}   (sign in with the key {links['key']})\n"
         f"A release:   {links['release']}\n"
+        f"Last year's: {links['earlier']}\n"
         "Everything is simulated with a fixed seed. Ctrl-C ends it and leaves nothing behind."
     )
 

@@ -8,7 +8,9 @@
 - first question: the same on a release without, which makes them.
 
 A function counts once, however often it runs. Functions that run only while a module is
-imported do not count, nor do comprehensions, class bodies and generated methods.
+imported do not count, nor do comprehensions, class bodies and generated methods. The release
+is published with `SEED`: which branches a fit takes depends on the noise, and without a seed
+the count varied by a fifth.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from dither.cli import run
 SOURCE = Path(dither.__file__).resolve().parent
 ROWS = 2000
 COLUMNS = ("age", "education", "sex", "income")
+SEED = 1
 # Targets of the design: at most so many functions and files.
 TARGETS = {"publish": (250, 30), "question": (120, 22)}
 _UNNAMED = ("<module>", "<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
@@ -108,6 +111,7 @@ def publish_journey(folder: Path) -> set[Function]:
     chosen = dither.Schema(tuple(bundled.schema[name] for name in COLUMNS))
     schema.write_text(json.dumps(chosen.file_json()), encoding="utf-8")
     words = ["publish", str(table), "--schema", str(schema), "--epsilon", "4"]
+    words += ["--seed", str(SEED)]
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as errors, recording() as found:
         status = run([*words, "-o", str(folder / "out")])
     if status:

@@ -5,15 +5,23 @@ python -m tools.screenshots docs/pictures        # or: make pictures
 
 from __future__ import annotations
 
+import base64
 import shutil
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tools.demo_web import Demo, demo
 
 SIZE = {"width": 1180, "height": 820}
+PHONE = {"width": 390, "height": 844}
 TICKET = f"{4:064x}"  # which question it draws stays the same
 
 
@@ -38,20 +46,139 @@ def main() -> None:
             show(page, running)
             page.screenshot(path=folder / f"page-{name}.png")
             print(folder / f"page-{name}.png")
+        _strip(browser, _participant_story(browser, running), folder / "story-participant.png")
+        print(reader_strip(browser, running, folder))
         browser.close()
+
+
+# The frames of a film strip: each as wide as a small window, side by side in one picture.
+FRAME = {"width": 620, "height": 760}
+
+
+def reader_strip(browser: Browser, running: Demo, folder: Path) -> Path:
+    """Take the steps of a reader from the front page to an embedded heat map, in one picture."""
+    page = browser.new_page(viewport=FRAME, color_scheme="light", reduced_motion="reduce")  # type: ignore[arg-type]
+    release, view = f"{running.url}/releases/{running.published}", "by=way&by=satisfied&within=1"
+    frames = []
+
+    def take() -> None:
+        frames.append(page.screenshot())
+
+    page.goto(running.url)
+    page.locator(f'a[href="/releases/{running.published}"]').scroll_into_view_if_needed()
+    take()
+    page.goto(release)
+    take()
+    page.goto(f"{release}?{view}")
+    page.locator("#answer .mark").nth(3).focus()
+    page.evaluate("document.querySelector('#answer').scrollIntoView()")
+    take()
+    article = (
+        "<!doctype html><html lang=en><title>News</title><body style='font: 18px/1.5 Georgia, serif; margin: 40px'>"
+        "<h1>People on foot are the most content</h1><p>The town has asked how people get to work.</p>"
+        f"<iframe src='{release}/embed?{view}' title='Heat map' width='100%' height='460'></iframe>"
+    )
+    with tempfile.TemporaryDirectory() as news, _other_site(Path(news), article) as address:
+        page.goto(address)
+        page.frames[1].wait_for_selector("svg")
+        take()
+    page.close()
+    return _side_by_side(browser, frames, folder / "strip-reader.png")
+
+
+@contextmanager
+def _other_site(folder: Path, article: str) -> Iterator[str]:
+    """Serve an article from another origin."""
+    (folder / "index.html").write_text(article, encoding="utf-8")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def _side_by_side(browser: Browser, frames: list[bytes], path: Path) -> Path:
+    """Frames in a row, each with its number."""
+    width = (FRAME["width"] // 2 + 12) * len(frames) + 12
+    page = browser.new_page(viewport={"width": width, "height": FRAME["height"] // 2 + 44})
+    images = "".join(
+        f"<figure><img alt='' src='data:image/png;base64,{base64.b64encode(frame).decode()}'>"
+        f"<figcaption>{i + 1}</figcaption></figure>"
+        for i, frame in enumerate(frames)
+    )
+    page.set_content(
+        "<style>body{margin:12px;display:flex;gap:12px;background:#fff;font:600 14px system-ui}figure{margin:0}"
+        f"img{{width:{FRAME['width'] // 2}px;border:1px solid #d9dfe5;border-radius:6px;box-sizing:border-box}}</style>"
+        f"{images}"
+    )
+    page.screenshot(path=path)
+    page.close()
+    return path
 
 
 def _participant(page: Page, running: Demo) -> None:
     page.goto(f"{running.url}/c/{running.taking}#{TICKET}")
-    page.wait_for_selector("#questions:not([hidden])")
-    for field in page.locator("#fields > .field").all():
+    _answer(page)
+    page.click("#try > summary")
+    page.click("#often")
+    page.wait_for_selector("#strip:not([hidden])")
+    page.evaluate("scrollTo(0, 0)")
+
+
+def _answer(page: Page) -> None:
+    """Start and answer every question, up to the review."""
+    page.click("#begin")
+    while page.is_visible("#next"):
+        field = page.locator("#fields > .field:visible")
         if field.locator("input[type=radio]").count():
             field.locator("label").nth(1).click()
         else:
             field.locator("input").first.fill("28")
-    page.click("#often")
-    page.wait_for_selector("#strip:not([hidden])")
+        page.click("#next")
+
+
+def _participant_story(browser: Browser, running: Demo) -> list[bytes]:
+    """A participant on a phone, in German: the first screen, a question, the review, the receipt."""
+    phone = browser.new_context(viewport=PHONE, locale="de-DE", reduced_motion="reduce")  # type: ignore[arg-type]
+    page, shots = phone.new_page(), []
+    page.goto(f"{running.url}/c/{running.german}")
+    page.wait_for_selector("#begin:visible")
+    shots.append(page.screenshot())
+    page.click("#begin")
+    page.locator("#fields > .field:visible label").nth(1).click()
+    shots.append(page.screenshot())
+    page.click("#back")
+    _answer(page)
     page.evaluate("scrollTo(0, 0)")
+    shots.append(page.screenshot())
+    page.click("#send")
+    page.wait_for_selector("#receipt")
+    page.evaluate("scrollTo(0, 0)")
+    shots.append(page.screenshot())
+    phone.close()
+    return shots
+
+
+def _strip(browser: Browser, shots: list[bytes], file: Path) -> None:
+    """Put pictures side by side into one."""
+    pictures = "".join(
+        f'<img src="data:image/png;base64,{base64.b64encode(shot).decode()}">' for shot in shots
+    )
+    style = "body{margin:0;display:inline-flex;gap:16px;padding:16px;background:#cfd6dd}img{width:300px}"
+    page = browser.new_page()
+    page.set_content(f"<style>{style}</style><body>{pictures}")
+    page.locator("body").screenshot(path=file)
+    page.close()
+    print(file)
 
 
 def _console(page: Page, running: Demo) -> None:
@@ -86,7 +213,7 @@ def _planner(page: Page, running: Demo) -> None:
 
 
 def _release(page: Page, running: Demo) -> None:
-    page.goto(f"{running.url}/releases/{running.published}/ask?by=way&given=age+%3C+45")
+    page.goto(f"{running.url}/releases/{running.published}?by=way&by=satisfied&g2below=45")
     page.wait_for_selector("main svg")
 
 

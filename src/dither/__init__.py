@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from dither.planner import Forecast as Forecast
     from dither.planner import forecast as forecast
     from dither.release import Release as Release
+    from dither.release import combine as combine
     from dither.release import load_release as load_release
     from dither.release.replicates import bootstrap as bootstrap
     from dither.schema import Attribute as Attribute
@@ -77,6 +78,7 @@ _HOMES = {
     "Synthesiser": "dither._synthesiser",
     "bootstrap": "dither.release.replicates",
     "central_release": "dither.central.curator",
+    "combine": "dither.release",
     "compare": "dither.lab.comparison",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,6 +23,7 @@ from dither.methods.histogram.consumer import (
     ValuePeople,
     as_numbers,
     check_range,
+    check_step,
     gather,
     mapping,
     police,
@@ -29,7 +31,12 @@ from dither.methods.histogram.consumer import (
     union,
 )
 from dither.methods.histogram.estimates import PureCells, build, read_off
-from dither.methods.histogram.machine import HistogramMachine, consumers_to_text, smallest
+from dither.methods.histogram.machine import (
+    HistogramMachine,
+    consumers_to_text,
+    partition_of,
+    smallest,
+)
 from dither.methods.machine import build_parameters
 from dither.methods.mean import Mean
 from dither.notice import Notice
@@ -133,14 +140,7 @@ def several_values(
     tally, answers = _collect(chosen, slots, method, path, generator(seed, 43))
     frequencies = kernels.estimate(chosen, tally, answers).frequencies
     cells = PureCells(_with_none(partition), chosen, frequencies, answers, answers)
-    counts, variances = read_off(cells, asked)
     reports = 1 if method == "one" else most
-    if method == "one":
-        counts = tuple(count * most for count in counts)
-        variances = tuple(
-            most**2 * v + _which(c / most, answers, most)
-            for c, v in zip(counts, variances, strict=True)
-        )
     bits = chosen.report_bits * reports
     if method == "summed":
         bits = chosen.cells * most.bit_length()
@@ -149,12 +149,7 @@ def several_values(
         low=low,
         high=high,
         partition=partition.edges,
-        consumers=tuple(
-            ConsumerHistogram(
-                c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon
-            )
-            for c, count, variance in zip(asked, counts, variances, strict=True)
-        ),
+        consumers=_several_histograms(cells, asked, answers, most, method),
         mechanisms=(chosen.name,),
         bits_per_report=bits,
     )
@@ -177,6 +172,27 @@ def several_values(
     )
 
 
+def _several_histograms(
+    cells: PureCells,
+    consumers: Sequence[Consumer],
+    answers: int,
+    most: int,
+    method: SeveralMethod,
+) -> tuple[ConsumerHistogram, ...]:
+    """The consumers' counts of all values; under `one` a report stands for `most` values."""
+    counts, variances = read_off(cells, consumers)
+    if method == "one":
+        counts = tuple(count * most for count in counts)
+        variances = tuple(
+            most**2 * v + _which(c / most, answers, most)
+            for c, v in zip(counts, variances, strict=True)
+        )
+    return tuple(
+        ConsumerHistogram(c.name, np.asarray(c.edges), count, np.sqrt(variance), count, c.epsilon)
+        for c, count, variance in zip(consumers, counts, variances, strict=True)
+    )
+
+
 def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     """Cells of all values, filled up with "no value"."""
     held = _per_person(values)
@@ -186,7 +202,7 @@ def _fill(values: Sequence[Any], partition: Partition, most: int) -> _Slots:
     if lengths.max() > most:
         person = int(lengths.argmax())
         raise TableError(
-            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most",
+            f"participant {person + 1} has {lengths.max()} values, more than {most}; raise most (--values-per-person)",
             where="values",
         )
     cells = np.full((len(lengths), most), partition.cells, np.int64)
@@ -278,6 +294,7 @@ def histogram(
     epsilon: float,
     low: float | None = None,
     high: float | None = None,
+    unit: float | None = None,
     method: str = "chp",
     parameters: JsonMapping | None = None,
     out_of_range: OutOfRange = "error",
@@ -308,6 +325,9 @@ def histogram(
         low: Lower end of the public range. If omitted it is taken from the data, which
             leaks it; a warning says so.
         high: Upper end of the public range.
+        unit: What every number, `low` and `high` among them, is a multiple of; 1 by default if
+            the values have an integer type and the range has whole ends. `ranges` and
+            `square-wave` then ask about whole numbers.
         as_published: Use the mechanism of the method's paper, Basic RAPPOR, unless
             `parameters` names another.
         method: See `dither methods`: `chp`, `ranges`, `square-wave`, `mean`, ...
@@ -338,29 +358,39 @@ def histogram(
     check_choice("path", path, PATHS)
     numbers = as_numbers(values, name)
     low, high, warnings = _range(numbers, low, high, name)
+    unit = _counted_in(unit, numbers, low, high)
     if method in MEANS:
         check_mean(consumers, consistent=consistent)
     else:
         asked = read_consumers(consumers or histogram_machine(method).overview, low, high)
-        partition = asked_partition(method, asked, low, high)
+        partition = asked_partition(method, asked, low, high, unit)
     policed = police(numbers, low, high, out_of_range, name)
     if out_of_range == "drop":
         warnings.append(DROPPED)
     rng, numbers = generator(seed, 6), policed.values
     call = recorded_call(record, epsilon=epsilon, method=method, seed=seed, path=path)
     attribute = attribute or _name_of(values)
-    facts: dict[str, Any] = {
-        "warnings": tuple(warnings),
-        "clipped": {attribute: policed.outside} if policed.outside else {},
-    }
+    release_of = partial(
+        Release.from_number,
+        warnings=tuple(warnings),
+        clipped={attribute: policed.outside} if policed.outside else {},
+    )
     if method in MEANS:
         mean = _collect_mean(numbers, low, high, epsilon, rng, parameters, path=path)
-        return Release.from_number(mean, call, attribute, **facts)
+        return release_of(mean, call, attribute)
     people = gather(numbers, partition, reports=path == "reports", name=name)
     machine = collect(
         method, people, asked, partition, epsilon, rng, parameters, path=path, name=name
     )
-    return Release.from_number(machine, call, attribute, partition, consistent=consistent, **facts)
+    return release_of(machine, call, attribute, partition, consistent=consistent)
+
+
+def _counted_in(unit: float | None, numbers: AnyArray, low: float, high: float) -> float | None:
+    """The unit of the numbers: the given one, or 1 for integers in a range with whole ends."""
+    if unit is not None:
+        return check_step(unit, low, high)
+    whole = numbers.dtype.kind in "iu" and low.is_integer() and high.is_integer()
+    return 1.0 if whole else None
 
 
 def _name_of(values: Any) -> str:
@@ -378,13 +408,13 @@ def histogram_machine(method: str) -> type[HistogramMachine[Any]]:
 
 
 def asked_partition(
-    method: str, consumers: Sequence[Consumer], low: float, high: float
+    method: str, consumers: Sequence[Consumer], low: float, high: float, unit: float | None = None
 ) -> Partition:
     """The coarsest partition that resolves a method's questions and its consumers' bins."""
-    asked = histogram_machine(method).schema_of("a number", consumers, low, high)
-    return union(
-        [*consumers, *(Consumer(attribute.name, attribute.edges) for attribute in asked)], low, high
-    )
+    asked = histogram_machine(method).schema_of("a number", consumers, low, high, unit)
+    cells = [Consumer(attribute.name, attribute.edges) for attribute in asked]
+    kept = partition_of(asked.attributes[0]).unit
+    return union([*consumers, *cells], low, high, kept)
 
 
 def collect(
@@ -401,7 +431,7 @@ def collect(
 ) -> HistogramMachine[Any]:
     """Run a histogram method over people given by the cells of `asked_partition`."""
     schema = histogram_machine(method).schema_of(
-        name, consumers, partition.edges[0], partition.edges[-1]
+        name, consumers, partition.low, partition.high, partition.unit
     )
     if "consumers" in (parameters or {}):
         raise ParameterError(

@@ -14,7 +14,15 @@ import numpy as np
 
 from dither.datasets import open_table, published_layout
 from dither.errors import DitherWarning, ParameterError
-from dither.methods import DEFAULT, NONPRIVATE, published_parameters, start
+from dither.methods import (
+    DEFAULT,
+    NONPRIVATE,
+    EarlierReports,
+    MethodRun,
+    PublicRows,
+    published_parameters,
+    start,
+)
 from dither.methods import method as find_method
 from dither.notice import Notice
 from dither.progress import followed
@@ -186,28 +194,7 @@ def publish_table(
     if run.no_privacy:
         return _publish_openly(domain, codes, call, generators, layout, seconds, facts)
     begun = time.perf_counter()
-    parameters = run.parameters
-    if run.as_published:
-        parameters = published_parameters(run.method, parameters, domain.cardinalities)
-    machine = start(
-        run.method,
-        domain,
-        run.epsilon,
-        len(codes),
-        parameters,
-        public_seed(run.seed),
-        run.holdout,
-    )
-    if prior is not None:
-        machine.give_prior(prior)
-    if machine.plan() is None:
-        raise ParameterError(
-            f"method {run.method!r} asks no question, so there is nothing to publish",
-            where="method",
-            value=run.method,
-        )
-    if run.replicates:
-        check_redrawable(machine)
+    machine = _start(run, domain, len(codes), prior)
     with followed(progress) as show:
         machine.progress = show
         simulate(machine, codes, noise, path=run.path, progress=show)
@@ -222,6 +209,35 @@ def publish_table(
         if not run.replicates:
             return release
         return release.with_replicates(run.replicates, progress=show)
+
+
+def _start(
+    run: RunOptions, domain: Schema, people: int, prior: PublicRows | EarlierReports | None
+) -> MethodRun:
+    """The method at its first plan, with the prior; checked before anyone is asked."""
+    parameters = run.parameters
+    if run.as_published:
+        parameters = published_parameters(run.method, parameters, domain.cardinalities)
+    machine = start(
+        run.method,
+        domain,
+        run.epsilon,
+        people,
+        parameters,
+        public_seed(run.seed),
+        run.holdout,
+    )
+    if prior is not None:
+        machine.give_prior(prior)
+    if machine.plan() is None:
+        raise ParameterError(
+            f"method {run.method!r} asks no question, so there is nothing to publish",
+            where="method",
+            value=run.method,
+        )
+    if run.replicates:
+        check_redrawable(machine)
+    return machine
 
 
 def _publish_openly(

@@ -39,11 +39,24 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def drawing(width: float, height: float, words: str, inside: str) -> Markup:
-    """An inline SVG with its text alternative; `inside` consists of the pieces below."""
+def drawing(width: float, height: float, words: str, inside: str, marks: str = "") -> Markup:
+    """An inline SVG with its text alternative; `inside` consists of the pieces below.
+
+    With `marks` it is a group whose marks can be pointed at and read one by one.
+    """
     box = f"0 0 {number(width)} {number(height)}"
+    role = "group" if marks else "img"
     return Markup(
-        f'<svg role="img" aria-label="{escape(words, quote=True)}" viewBox="{box}">{inside}</svg>'
+        f'<svg role="{role}" aria-label="{escape(words, quote=True)}" viewBox="{box}">'
+        f"{inside}{marks}</svg>"
+    )
+
+
+def mark(x: float, y: float, width: float, height: float, words: str) -> str:
+    """A transparent area over a figure of a chart, which names it with its interval."""
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+    return (
+        f'<g class="mark" role="img"><title>{escape(words, quote=False)}</title><rect {place}/></g>'
     )
 
 
@@ -220,10 +233,15 @@ class Bar:
     truth: float | None = None
 
 
-def bar_chart(bars: Sequence[Bar], words: str, tick: Callable[[float], str] = share) -> Markup:
+def bar_chart(
+    bars: Sequence[Bar],
+    words: str,
+    tick: Callable[[float], str] = share,
+    marks: Sequence[str] = (),
+) -> Markup:
     """Estimates as points over pale bars from zero, with intervals; diamonds mark the truth.
 
-    `words` is the text alternative.
+    `words` is the text alternative, `marks` the text of each bar where it can be pointed at.
     """
     labels = fit_all([bar.label for bar in bars], _LABEL_ROOM)
     left = max(text_width(shown) for shown in labels) + 8
@@ -257,7 +275,8 @@ def bar_chart(bars: Sequence[Bar], words: str, tick: Callable[[float], str] = sh
             diamonds += f"M{number(x(bar.truth))} {number(y - 5)}l4.2 5l-4.2 5l-4.2 -5z"
     inside = path("rule", grid) + path("bar", drawn) + path("reach", intervals) + path("dot", dots)
     inside += path("true", diamonds) + f"<g>{names}{axis}</g>"
-    return drawing(WIDTH, bottom + 20, words, inside)
+    areas = "".join(mark(0, _ROW * i + 1, WIDTH, _ROW, text) for i, text in enumerate(marks))
+    return drawing(WIDTH, bottom + 20, words, inside, areas)
 
 
 def dot(x: float, y: float) -> str:
@@ -266,13 +285,18 @@ def dot(x: float, y: float) -> str:
 
 
 # A picture on its own has no page to paint it: the same colours as the pages'.
-_STYLE = """svg { background: #ffffff; font-family: system-ui, sans-serif; --ink: #25313c; --line: #d9dfe5; --estimate: #0072b2; }
+STYLE = """svg { background: #ffffff; font-family: system-ui, sans-serif; --ink: #25313c; --line: #d9dfe5; --estimate: #0072b2; }
 @media (prefers-color-scheme: dark) { svg { background: #1b232b; --ink: #e4eaf0; --line: #38444f; --estimate: #56b4e9; } }
 text { fill: var(--ink); font-size: 12px; } .e { text-anchor: end; } .m { text-anchor: middle; }
 .rule { fill: none; stroke: var(--line); } .bar { fill: var(--estimate); opacity: .22; } .dot { fill: var(--estimate); }
 .reach { fill: none; stroke: var(--estimate); stroke-width: 1.8; } .node { fill: var(--ink); }
-.edge { fill: none; stroke: var(--estimate); stroke-linecap: round; }"""
-_OPENING = re.compile(r'<svg role="img" aria-label="([^"]*)" viewBox="0 0 ([\d.]+) ([\d.]+)">')
+.edge { fill: none; stroke: var(--estimate); stroke-linecap: round; } .mark rect { fill: none; pointer-events: all; }
+.k { fill: #000; } .w { fill: #fff; } .n { text-anchor: middle; font-size: 11px; } .hatch { fill: none; stroke-width: 1; }
+.first { color: #0072b2; } .second { color: #b84c00; } .side { fill: currentColor; stroke: currentColor; stroke-width: 1.6; }
+@media (prefers-color-scheme: dark) { .first { color: #56b4e9; } .second { color: #f39c4a; } }"""
+_OPENING = re.compile(
+    r'<svg role="(?:img|group)" aria-label="([^"]*)" viewBox="0 0 ([\d.]+) ([\d.]+)">'
+)
 
 
 @dataclass(frozen=True)
@@ -307,7 +331,7 @@ def stand_alone(chart: Markup) -> Picture:
     words, width, height = opening.groups()
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{words}" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}"><style>{_STYLE}</style>'
+        f'viewBox="0 0 {width} {height}"><style>{STYLE}</style>'
     )
     return Picture(head + str(chart)[opening.end() :], str(Markup(words).unescape()))
 

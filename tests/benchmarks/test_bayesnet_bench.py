@@ -1,10 +1,12 @@
 """The Bayes network's benchmark at its smallest size."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import bayesnet, tables
 from benchmarks.bayesnet import EXTENTS, REPORTED, SEARCHES, Source, bench, networks, true_network
 from benchmarks.tables import PRODUCT, Table
 from benchmarks.tasks import reported_accuracy
@@ -22,13 +24,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
     assert not outcome.notes
-    assert {row["study"] for row in outcome.summary} == {
-        "networks",
-        "ranges",
-        "queries",
-        "classifiers",
-        "plans",
-    }
+    measured = {row["study"] for row in outcome.summary}
+    assert measured == {study.name for study in outcome.bench.studies}
     assert all(math.isfinite(row["mean"]) for row in outcome.summary)
 
 
@@ -116,3 +113,26 @@ def test_the_true_network_is_what_f_zero_reports() -> None:
     row = networks(source, "Adult", 0.0, 0, FOUR, 1)
     assert row["edges"] == 4 == len(true_network(source, "Adult", FOUR, 1, 0).edges())
     assert "joints_estimated" not in row
+
+
+def test_a_cut_table_has_at_most_so_many_cells_and_keeps_its_rows() -> None:
+    table = tables.load("Adult", Path("nowhere"))
+    cut = bayesnet.halved(table, 2.0**26)
+    cells = math.prod(cut.schema.cardinalities)
+    assert 2**24 < cells <= 2**26
+    assert cut.codes.shape == table.codes.shape
+    assert (cut.codes.max(axis=0) < cut.schema.cardinalities).all()
+    for before, after in zip(table.codes.T, cut.codes.T, strict=True):
+        steps = np.unique(np.stack([before, after]), axis=1)
+        assert (np.diff(steps[1]) >= 0).all(), "neighbours are merged, in order"
+    assert bayesnet.halved(table, 2.0**60).schema.cardinalities == table.schema.cardinalities
+
+
+def test_more_parents_help_the_true_network(outcome: Outcome) -> None:
+    exact = [
+        outcome.mean("parents", "avd_2", degree=degree, tables_from=bayesnet.EXACT)
+        for degree in (1, 2)
+    ]
+    assert exact[1] < exact[0]
+    learnt = outcome.mean("parents", "avd_2", degree=2, tables_from=bayesnet.FEW)
+    assert learnt > exact[1]

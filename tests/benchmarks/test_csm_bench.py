@@ -96,3 +96,16 @@ def test_the_record_form_beats_one_half(outcome: Outcome) -> None:
     found = {m: outcome.mean("records", "share_error", dataset="Adult", epsilon=4.0, method=m)
              for m in ("one half", "csm-records (local)", "csm (central)")}  # fmt: skip
     assert found["csm (central)"] < found["csm-records (local)"] < found["one half"] / 3
+
+
+def test_the_mean_error_does_not_depend_on_the_number_of_queries(outcome: Outcome) -> None:
+    few, many = (
+        outcome.mean("queries", "mse", dataset="Adult", queries=queries, method="laplace")
+        for queries in (16, 256)
+    )
+    assert 0.3 < few / many < 3
+    largest = [
+        outcome.mean("queries", "largest_error", dataset="Adult", queries=queries, method="laplace")
+        for queries in (16, 256)
+    ]
+    assert largest[1] > largest[0]

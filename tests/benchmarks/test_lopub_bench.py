@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import lopub_claims
 from benchmarks.lopub import ESTIMATORS, EXTENTS, MODELS, Source, bench, chosen_sets, left_out
 from benchmarks.lopub_printed import PRINTED
 from benchmarks.tables import GENERATED, PRODUCT, Table
@@ -22,13 +23,8 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 def test_everything_is_measured_and_finite(outcome: Outcome) -> None:
     assert not outcome.notes
-    assert {row["study"] for row in outcome.summary} == {
-        "joints",
-        "correlations",
-        "pruning",
-        "model",
-        "classification",
-    }
+    measured = {row["study"] for row in outcome.summary}
+    assert measured == {study.name for study in outcome.bench.studies}
     assert all(math.isfinite(row["mean"]) for row in outcome.summary)
     avd = [row["mean"] for row in outcome.summary if row["measure"].startswith("avd")]
     assert min(avd) >= 0
@@ -108,3 +104,38 @@ def test_only_costly_repeats_are_left_out() -> None:
     assert left_out(source, "Adult", 0.3, 0, 5)
     assert left_out(source, GENERATED, 0.3)
     assert not left_out(source, GENERATED, 0.5, 0, 3)
+
+
+def test_unary_bits_are_the_shortest_report_that_holds_every_value(outcome: Outcome) -> None:
+    bits = {
+        row["labels"]["report"]: row["mean"]
+        for row in outcome.summary
+        if row["study"] == "communication"
+    }
+    assert bits["codes without privacy"] < bits["unary bits"] < bits["theorem 1, p = 0.022"]
+    product = [bits[f"{lopub_claims.PRODUCT} of {k}, eq. 10 (mean)"] for k in (2, 3, 5)]
+    assert product == sorted(product)
+    assert product[0] > bits["unary bits"]
+
+
+def test_reports_of_a_product_domain_are_longer(outcome: Outcome) -> None:
+    length = {
+        report: outcome.mean("reports", "bits", report=report, participants=2_000)
+        for report in ("unary bits", lopub_claims.PRODUCT)
+    }
+    assert length[lopub_claims.PRODUCT] > 3 * length["unary bits"]
+    costs = [row for row in outcome.summary if row["study"] in ("reports", "growth")]
+    assert all(row["mean"] >= 0 for row in costs)
+
+
+def test_a_sample_loses_to_everybody(outcome: Outcome) -> None:
+    sample, everybody, unary = (
+        outcome.mean("like_for_like", "avd", f=0.1, way=way) for way in lopub_claims.LIKE_FOR_LIKE
+    )
+    assert sample > everybody
+    assert unary > everybody, "unary bits cost a quarter of the epsilon at the same f"
+    each = [
+        outcome.mean("like_for_like", "epsilon_of_a_record", f=0.1, way=way)
+        for way in lopub_claims.LIKE_FOR_LIKE[1:]
+    ]
+    assert each[0] == pytest.approx(4 * each[1], rel=0.01)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.rivals import RIVALS, rival_joint
+from benchmarks.rivals import RIVALS, central_jtree, rival_joint
+from dither.central import seeded_source
 from dither.datasets import generate_network
 from dither.errors import ParameterError
 from dither.schema import Schema
@@ -44,3 +45,29 @@ def test_bad_input_is_named():
         rival_joint(SCHEMA, CODES, "guess", 1.0, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="columns"):
         rival_joint(Schema(SCHEMA.attributes[:2]), CODES, "voue", 1.0, np.random.default_rng(0))
+
+
+def _tree(epsilon, seed=0):
+    return central_jtree(SCHEMA, CODES, epsilon, seeded_source(seed), phi=0.1)
+
+
+def _tvd(model):
+    return np.abs(model.marginal(SCHEMA.names) - EXACT).sum() / 2
+
+
+def test_the_central_tree_spends_epsilon_and_no_more():
+    for epsilon in (0.05, 1.0, 30.0):
+        assert 0.98 * epsilon < _tree(epsilon).epsilon <= epsilon
+
+
+def test_the_central_tree_learns_with_epsilon_and_its_noise_is_that_of_the_tables():
+    large = _tree(100.0)
+    assert large.edges > 0
+    assert _tvd(large.model) < 0.05
+    few = np.mean([_tvd(_tree(0.01, seed).model) for seed in range(5)])
+    assert few > 3 * _tvd(large.model)
+
+
+def test_pairs_are_kept_by_noisy_dependence_not_by_the_true_one():
+    edges = {_tree(0.005, seed).edges for seed in range(8)}
+    assert len(edges) > 1, "at epsilon 0.005 the choice must vary with the noise"

@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import figures, results
+from dither.cli import run
+from dither.lab.harness import Bench, Outcome, Study, execute
 
 
 def outside_figures(readme: str) -> str:
@@ -147,3 +149,37 @@ def test_every_figure_of_a_paper_with_stored_points_has_a_picture() -> None:
         "chp-figure7",
     ):
         assert any(name.startswith(start) for name in made), start
+
+
+def _outcome(tmp_path, value: float) -> Outcome:
+    study = Study("one", "One", {"x": (1, 2)}, lambda x: {"y": value * x}, note="Noted.")
+    bench = Bench("mine", "Mine", "About.", (study,), "full")
+    return execute(bench, tmp_path, fresh=True, show=lambda text: None)
+
+
+def test_one_study_replaces_its_own_figures_only(tmp_path) -> None:
+    entry = results._entry(_outcome(tmp_path, 1.0))
+    other = {"study": "two", "labels": {}, "measure": "y", "mean": 7.0, "spread": None, "runs": 1}
+    before = {
+        **entry,
+        "studies": [*entry["studies"], {**entry["studies"][0], "name": "two", "title": "Two"}],
+        "figures": [*entry["figures"], other],
+        "notes": ["one: not there", "two: not there"],
+    }
+    merged = results._merged(before, results._entry(_outcome(tmp_path, 3.0)))
+    assert [s["name"] for s in merged["studies"]] == ["one", "two"]
+    assert other in merged["figures"]
+    assert [f["mean"] for f in merged["figures"] if f["study"] == "one"] == [3.0, 6.0]
+    assert merged["notes"] == ["two: not there"]
+    text = results.results_text({"mine": merged})
+    assert text.count("dither bench mine --study one") == 1
+    assert "--study two" not in text
+
+
+def test_a_study_is_chosen_by_name_and_a_wrong_one_is_named(tmp_path, capsys) -> None:
+    given = ["bench", "chp", "--quick", "-o", str(tmp_path)]
+    assert run([*given, "--study", "figure6", "--quiet"]) == 0
+    assert run([*given, "--study", "figure9"]) == 2
+    assert "chp has no study 'figure9'; it has figures_1_to_3" in capsys.readouterr().err
+    assert run(["bench", "all", "--study", "x"]) == 2
+    assert "--study" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from tests.programs import require
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
 
-from collector_harness import closed_connections  # noqa: F401
+from collector_harness import caller, closed_connections, running  # noqa: F401
 
 FLAGS = (
     "--no-sandbox",

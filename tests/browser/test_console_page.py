@@ -10,9 +10,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of
 from playwright.sync_api import Browser, BrowserContext, Page, expect
+from tests.participant_page import answer, practise
 
 from dither.cli import run
-from dither.collector import SqliteStore, add_pages
 
 pytestmark = pytest.mark.slow
 
@@ -22,13 +22,6 @@ WIDTHS = (390, 1280)
 TABLE = "way,age,far\n" + "".join(
     f"{('foot', 'bus', 'car')[i % 3]},{18 + 7 * i % 60},{i % 2 == 0}\n" for i in range(400)
 )
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("console") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +177,8 @@ def test_every_page_can_be_used_by_everybody(
 ) -> None:
     desk.goto(running.url + path.replace("{campaign}", hostile))
     if path.startswith("/c/"):
-        expect(desk.locator("#questions")).to_be_visible()
-        desk.locator("#fields label").first.click()
-        desk.get_by_role("button", name="Draw 20 times").click()
+        answer(desk)
+        practise(desk)
         expect(desk.locator("#practised")).to_contain_text("of 20")
     desk.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true })")
     for scheme in ("light", "dark"):

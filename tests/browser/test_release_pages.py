@@ -6,8 +6,10 @@ import csv
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -102,8 +104,20 @@ def reader(browser: Browser, site: Site) -> Iterator[Page]:
     assert all(url.startswith(site.server.url) for url in requests)
 
 
+# What Python prints of its own objects, and of numbers that were not made for people.
+REPR = re.compile(
+    r"<built-in|<bound method|<function |object at 0x|\bnp\.|Decimal\(|\bNone\b|\bnan\b|\{'|"
+    r"\b\d(\.\d+)?e[+-]\d"
+)
+
+
+def shares_of(text: str) -> list[float]:
+    """The percentages in a text."""
+    return [float(found) for found in re.findall(r"(\d+(?:\.\d+)?)\s%", text)]
+
+
 def test_the_report_with_its_warnings_first(site: Site, reader: Page) -> None:
-    reader.goto(site.address())
+    reader.goto(site.address("/report"))
     expect(reader.get_by_role("heading", level=1)).to_have_text(f"Survey 0 {EVIL}")
     headings = reader.get_by_role("main").get_by_role("heading", level=2).all_inner_texts()
     assert headings[:2] == ["In short", "What is promised"]
@@ -112,25 +126,43 @@ def test_the_report_with_its_warnings_first(site: Site, reader: Page) -> None:
     expect(reader.get_by_text("95 % interval").first).to_be_visible()
 
 
-def test_filter_share_the_address_and_open_the_file(
+def test_every_question_has_a_chart_that_is_read_out_by_keyboard(site: Site, reader: Page) -> None:
+    reader.goto(site.address())
+    charts = reader.locator("figure[data-chart]")
+    expect(charts).to_have_count(3)
+    for question in (f"How? {EVIL}", "Are you a member?", "How many points?"):
+        expect(reader.get_by_role("link", name=question)).to_have_count(1)
+    chart = charts.nth(1)
+    chart.locator(".mark").first.focus()
+    first = chart.locator("[data-readout]").inner_text()
+    assert re.match(r"(Yes|No|No answer): \d", first)
+    reader.keyboard.press("ArrowRight")
+    second = chart.locator("[data-readout]").inner_text()
+    assert second != first
+    assert " to " in second
+    reader.keyboard.press("ArrowLeft")
+    assert chart.locator("[data-readout]").inner_text() == first
+    chart.locator(".mark").nth(2).hover()
+    assert chart.locator("[data-readout]").inner_text() not in (first, second)
+
+
+def test_choose_filter_share_the_address_and_open_the_file(
     site: Site, reader: Page, browser: Browser
 ) -> None:
     reader.goto(site.address())
-    reader.get_by_role("link", name="Ask", exact=True).click()
-    reader.get_by_label("First attribute").select_option("score")
-    reader.locator("form summary", has_text="member").first.click()
+    reader.get_by_label("Show", exact=True).select_option("score")
+    reader.get_by_text("Only among people who").click()
+    reader.locator("form .filters summary", has_text="member").first.click()
     reader.get_by_role("checkbox", name="Yes").first.check()
-    reader.get_by_role("button", name="Ask").click()
+    reader.get_by_role("button", name="Show").click()
     answer = reader.locator("#answer")
-    expect(answer).to_contain_text("member == True")
+    expect(answer.locator(".chips")).to_contain_text("Are you a member? Yes")
     rows = answer.locator("tbody tr")
     expect(rows).to_have_count(3)
-    assert re.search(r"\d+\.\d\d %", rows.first.inner_text())
     address = reader.url
-    assert address.endswith("/ask?by=score&w1=1#answer"), (
+    assert address.endswith("?by=score&g1=1#answer"), (
         "the address holds what was asked and nothing else"
     )
-    expect(reader.get_by_role("checkbox", name="Yes").first).to_be_checked()
     with browser.new_context(java_script_enabled=False) as other:
         elsewhere = other.new_page()
         elsewhere.goto(address)
@@ -141,23 +173,128 @@ def test_filter_share_the_address_and_open_the_file(
         reader.get_by_role("link", name="CSV").click()
     saved = Path(started.value.path()).read_text(encoding="utf-8")
     table = list(csv.DictReader(io.StringIO(saved)))
-    assert len(table) == 3
-    shown = [float(text.split(" %")[0].split()[-1]) for text in rows.all_inner_texts()]
-    assert all(
-        abs(100 * float(row["estimate"]) - seen) < 10
-        for row, seen in zip(table, shown, strict=True)
+    assert [row["score"] for row in table] == ["0 to below 1", "1 to below 5", "5 to 9"]
+    assert sum(float(row["estimate"]) for row in table) == pytest.approx(1.0)
+    expect(answer).to_contain_text("release.table(['score'], given='member == True')")
+    answer.get_by_role("link", name=re.compile("Remove")).click()
+    assert reader.url.split("#")[0].endswith("?by=score")
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """The address of a page on another origin."""
+
+    class News(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<p>News")
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), News)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_heat_map_adds_up_and_is_embedded_elsewhere(
+    site: Site, reader: Page, elsewhere: str
+) -> None:
+    reader.goto(site.address("?by=member&by=score"))
+    cells = [
+        [shares_of(cell)[0] for cell in row.locator("td").all_inner_texts()]
+        for row in reader.locator("#answer table tbody tr").all()
+    ]
+    totals = [shares_of(t)[0] for t in reader.locator("#answer tfoot td").all_inner_texts()]
+    assert len(cells) == 3
+    # Each figure is rounded to half a digit that its error leaves, one point at most.
+    for row in [*cells, totals]:
+        assert sum(row[:-1]) == pytest.approx(row[-1], abs=0.5 * len(row))
+        assert all(part <= row[-1] + 0.5 for part in row[:-1])
+    for column in zip(*cells, totals, strict=True):
+        assert sum(column[:-1]) == pytest.approx(column[-1], abs=0.5 * len(column))
+    assert totals[-1] == 100
+    reader.get_by_text("Show it on another site").click()
+    snippet = reader.locator("#embed").inner_text()
+    assert f'<iframe src="{site.server.url}/releases/{site.first}/embed?by=member&by=score' in (
+        snippet.replace("&amp;", "&")
     )
-    expect(answer).to_contain_text("release.table(['score'], where='member == True')")
+    # On a page of another origin the frame is shown, and the explorer itself is not.
+    for below, shown in (("/embed?by=member&by=score", 1), ("?by=member&by=score", 0)):
+        inside = reader.context.new_page()
+        inside.goto(elsewhere)
+        framed = site.address(below)
+        inside.evaluate(
+            "(at) => new Promise((done) => { const f = document.createElement('iframe'); f.src = at;"
+            " f.onload = done; document.body.append(f); })",
+            framed,
+        )
+        assert inside.frames[1].locator("figure[data-chart]").count() == shown
+        inside.close()
+    with reader.expect_download() as started:
+        reader.get_by_role("button", name="PNG").click()
+    assert Path(started.value.path()).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_one_figure_has_one_interval_on_every_page(site: Site, reader: Page) -> None:
+    address = site.address("/view.json?by=member")
+    rows = reader.request.get(address).json()["rows"]
+    reader.goto(site.address("?by=member"))
+    explorer = dict(
+        zip(
+            reader.locator("#answer tbody th").all_inner_texts(),
+            map(shares_of, reader.locator("#answer tbody tr").all_inner_texts()),
+            strict=True,
+        )
+    )
+    reader.goto(site.address("/report"))
+    reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    card = reader.locator(".card", has=reader.get_by_role("heading", name="member", exact=True))
+    named = {"true": "Yes", "false": "No", "(missing)": "No answer"}
+    report = {}
+    for row in card.locator("tbody tr").all():
+        figures = re.findall(r"\d+\.\d+", row.locator("td").nth(1).inner_text())
+        report[named[row.locator("th").inner_text()]] = [
+            *shares_of(row.locator("td").first.inner_text()),
+            *map(float, figures),
+        ]
+    assert len(report) == len(explorer) == len(rows) == 3
+    for row in rows:
+        exact = [100 * row[name] for name in ("estimate", "low", "high")]
+        assert report[row["member"]] == pytest.approx(exact, abs=0.006)
+        assert explorer[row["member"]] == pytest.approx(exact, abs=0.51)
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        *("", "/report", "/download", "?by=score", "?by=member&by=score&within=1"),
+        *("?by=score&by=member&by=" + "way", "?figure=quantiles&of=score&by=member"),
+        *("?by=member&first=1.0&second=1.1", "/embed?by=score", "/compare?with="),
+    ],
+)
+def test_no_page_shows_what_python_prints(site: Site, reader: Page, below: str) -> None:
+    address = below + (site.second if below.endswith("=") else "")
+    reader.goto(site.address(address))
+    reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    reader.evaluate("document.querySelectorAll('pre').forEach((part) => part.remove())")
+    text = reader.locator("body").inner_text()
+    # Labels and chart texts too; a release's options may be None in the report's table of options.
+    titles = " ".join(reader.locator("svg title").all_text_contents())
+    found = REPR.findall(titles if below == "/report" else text + titles)
+    assert found == [], found
 
 
 def test_what_cannot_be_trusted_says_why_in_its_place(site: Site, reader: Page) -> None:
-    reader.goto(site.address("/ask?by=member&given=score+%3E%3D+5"))
-    cells = reader.locator("#answer tbody tr td:last-child").all_inner_texts()
-    assert len(cells) == 3
-    assert cells[0].startswith("none")
-    assert "independent" in cells[0], "why there is no interval stands where it would"
-    assert set(cells[1:]) == {"none\nas above"}
-    reader.goto(site.address("/ask?where=membr"))
+    reader.goto(site.address("?by=member&given=score+%3E%3D+5"))
+    expect(reader.locator("#answer .warnings")).to_contain_text("independent")
+    reader.goto(site.address("?where=membr"))
     expect(reader.get_by_role("alert")).to_contain_text("member")
     assert reader.evaluate("fetch(location.href).then((a) => a.status)") == 422
 
@@ -165,13 +302,13 @@ def test_what_cannot_be_trusted_says_why_in_its_place(site: Site, reader: Page) 
 def test_labels_of_a_curator_are_text_in_the_form_the_answer_and_the_files(
     site: Site, reader: Page
 ) -> None:
-    reader.goto(site.address("/ask?w0=1&w0=2&by=" + f"way {EVIL}"))
+    reader.goto(site.address("?g0=1&g0=2&by=" + f"way {EVIL}"))
     answer = reader.locator("#answer")
     expect(answer.locator("tbody")).to_contain_text(EVIL)
     with reader.expect_download() as started:
         answer.get_by_role("link", name="CSV").click()
     saved = Path(started.value.path()).read_text(encoding="utf-8")
-    assert "'" + FORMULA in saved
+    assert EVIL in saved
     assert not re.search(r'(^|,)"?=', saved, re.MULTILINE)
 
 
@@ -190,21 +327,46 @@ def test_downloads_and_the_citation(site: Site, reader: Page) -> None:
     assert "url = " not in entry, "the collector was not told its public address"
 
 
-def test_two_releases_side_by_side(site: Site, reader: Page) -> None:
+def test_two_releases_share_one_axis(site: Site, reader: Page) -> None:
     reader.goto(site.address("/compare"))
-    options = reader.get_by_label("The other release").locator("option").all_inner_texts()
-    assert len(options) == 2, "the public ones of the same schema, and no other"
-    reader.get_by_label("The other release").select_option(site.second)
+    boxes = reader.locator("form input[type=checkbox]")
+    expect(boxes).to_have_count(1)
+    boxes.first.check()
     reader.get_by_role("button", name="Compare").click()
     expect(reader.locator("section.pair")).to_have_count(3)
+    for section in reader.locator("section.pair").all():
+        expect(section.locator("svg")).to_have_count(1)
+        assert section.locator("svg .first").count() == section.locator("svg .second").count() == 1
+    assert "people, epsilon" in reader.locator(".legend").inner_text()
     reader.locator("section.pair summary").first.click()
     expect(reader.locator("section.pair table").first).to_contain_text(" to ")
+
+
+def test_a_link_s_preview_is_named_and_drawn(site: Site, reader: Page) -> None:
+    reader.goto(site.address("?by=member&by=score"))
+    found = reader.locator("meta[property]").evaluate_all(
+        "(all) => Object.fromEntries(all.map((m) => [m.getAttribute('property'), m.content]))"
+    )
+    assert found["og:title"].startswith("Are you a member? / How many points?: Survey 0")
+    assert "400 people" in found["og:description"]
+    assert "og:image" not in found, "the collector was not told its public address"
+    picture = reader.request.get(site.address("/view.png?by=member&by=score"))
+    assert picture.headers["content-type"] == "image/png"
 
 
 def test_what_is_not_public_is_nothing_without_a_session(site: Site, reader: Page) -> None:
     pages = set()
     for campaign in (site.private, "0" * 32):
-        for below in ("", "/ask", "/download", "/compare", "/citation.bib"):
+        for below in (
+            "",
+            "/ask",
+            "/report",
+            "/download",
+            "/compare",
+            "/embed",
+            "/view.csv",
+            "/citation.bib",
+        ):
             reader.goto(site.address(below, campaign))
             pages.add(reader.content())
     reader.goto(site.address(f"/compare?with={site.private}"))
@@ -216,7 +378,11 @@ def test_what_is_not_public_is_nothing_without_a_session(site: Site, reader: Pag
 
 
 @pytest.mark.parametrize(
-    "below", ["", "/ask?by=score&by=member&w1=1", "/download", "/compare?with="]
+    "below",
+    [
+        *("", "?by=score&by=member&g1=1", "?by=score&by=member&by=way", "/report", "/download"),
+        *("?by=member&first=1.0&second=1.1", "/embed?by=score&by=member", "/compare?with="),
+    ],
 )
 def test_anybody_can_read_it(site: Site, reader: Page, below: str) -> None:
     reader.goto(site.address(below + (site.second if below.endswith("=") else "")))
@@ -234,7 +400,7 @@ def test_anybody_can_read_it(site: Site, reader: Page, below: str) -> None:
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         assert wide <= 0, (width, scheme)
-    if not below:  # wide tables of the report do not fit a phone at twice the size yet
+    if below == "/report":  # wide tables of the report do not fit a phone at twice the size yet
         return
     reader.set_viewport_size({"width": 390, "height": 900})
     reader.evaluate("document.documentElement.style.fontSize = '200%'")

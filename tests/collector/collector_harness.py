@@ -24,8 +24,18 @@ import pytest
 from fastapi import FastAPI
 from tests.programs import require
 
+from dither import cli
 from dither.client import Answer, Connection
-from dither.collector import Collector, CollectorServer, Store, limits, listen, rebuild
+from dither.collector import (
+    Collector,
+    CollectorServer,
+    SqliteStore,
+    Store,
+    add_pages,
+    limits,
+    listen,
+    rebuild,
+)
 from dither.mechanisms import ByteSource
 from dither.reports import Envelope, Plan, Report, encode, is_asked, pick, plan_from_json
 from dither.schema import Attribute, Schema
@@ -56,6 +66,28 @@ def closed_connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     while OPEN:
         OPEN.pop().close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
+    """A collector with pages, for the conftest files of the folders that visit them."""
+    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("pages") / "c.db"), pages=add_pages)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def caller(running: ServerThread) -> Iterator[Caller]:
+    made = Caller(running.url)
+    yield made
+    made.connection.close()
+
+
+def run_dither(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    """What a command prints: its result, or its error if it has to fail."""
+    assert cli.run(list(arguments)) == status, capsys.readouterr()
+    shown = capsys.readouterr()
+    return shown.out if status == 0 else shown.err
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -150,9 +182,10 @@ class ServerThread:
         *,
         loop: str = "auto",
         pages: Callable[[FastAPI, Collector], None] | None = None,
+        origins: tuple[str, ...] = (),
         **bounds: Any,
     ) -> None:
-        self.collector = Collector(store, queue)
+        self.collector = Collector(store, queue, origins=origins)
         self.server = _PromptServer(
             *(self.collector, KEY, limits.ConnectionLimits(**bounds)),
             log_level="critical",

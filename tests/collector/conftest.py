@@ -18,7 +18,7 @@ from collector_harness import (
 )
 from synthetic_machines import METHOD
 
-from dither.collector import Store
+from dither.collector import SqliteStore, Store
 from dither.methods import METHODS
 
 
@@ -76,3 +76,12 @@ def caller(server: ServerThread) -> Iterator[Caller]:
     made = Caller(server.url)
     yield made
     made.connection.close()
+
+
+@pytest.fixture
+def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A collector on the folder of the module's commands, which find it by themselves."""
+    running = ServerThread(SqliteStore(folder / "collector.db"))
+    monkeypatch.setenv("DITHER_URL", running.url)
+    yield running.url
+    running.stop()

@@ -567,8 +567,10 @@ def test_answers_are_described_as_they_are_sent(caller: Caller) -> None:
     }
     answer = caller.connection.request("POST", f"/v1/campaigns/{campaign}/lookup", bytes(32))
     assert named("/v1/campaigns/{campaign}/lookup", answer, "post")["stored"]["type"] == "boolean"
+    answer = caller.connection.request("POST", f"/v1/campaigns/{campaign}/delete", bytes(32))
+    assert named("/v1/campaigns/{campaign}/delete", answer, "post")["deleted"]["type"] == "boolean"
     needed = dict.fromkeys(
-        ("reports", "lookup", "campaigns", "close-round", "tokens", "tally", "keys"), True
+        ("reports", "lookup", "delete", "campaigns", "close-round", "tokens", "tally", "keys"), True
     )
     assert bodies == {**needed, "finalise": False}
     assert content(
@@ -595,6 +597,8 @@ def test_what_an_operator_may_send_is_described_as_it_is_read(caller: Caller) ->
         "assignment",
         "listed",
         "consumers",
+        "language",
+        "translations",
     )
     wanted = {
         "": {
@@ -664,6 +668,7 @@ def test_counters_are_the_collectors_own_and_tell_no_time(
     assert names == {
         *(
             "dither_reports_total",
+            "dither_reports_deleted_total",
             "dither_responses_total",
             "dither_upload_seconds",
             "dither_queue_reports",

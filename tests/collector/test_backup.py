@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sqlite3
 import stat
@@ -11,8 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_harness import Caller, ServerThread, envelope_of, plan_of, stored_tally, token_of
+from collector_harness import (
+    RECORD,
+    Caller,
+    ServerThread,
+    envelope_of,
+    plan_of,
+    stored_tally,
+    token_of,
+)
 
+from dither.client import Device, Participant, TakePartResult
 from dither.collector import (
     Collector,
     PostgresStore,
@@ -68,9 +78,10 @@ def until_round(caller: Caller, campaign: str, number: int) -> None:
     assert closed.status == 200, closed
 
 
-def rows_of(store: Store, campaign: str) -> list[Any]:
+def rows_of(store: Store, campaign: str, rounds: int = 2) -> list[Any]:
     return [
-        [row for page in store.reports(campaign, number) for row in page] for number in range(2)
+        [row for page in store.reports(campaign, number) for row in page]
+        for number in range(rounds)
     ]
 
 
@@ -131,6 +142,64 @@ def test_a_drill_restores_what_was_acknowledged_before_the_backup(
     caller.connection.close()
     again.stop()
     assert check_store(restored).problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_devices_send_again_what_a_restored_store_has_lost(
+    address: Callable[[str], str], tmp_path: Path, kind: str
+) -> None:
+    """The drill of docs/how-to/when-things-go-wrong.md, with devices that keep their books."""
+    at = address(kind)
+    server = ServerThread(open_store(at))
+    caller = Caller(server.url)
+    campaign = caller.create(participants=500, assignment="arrival")
+    assert caller.announcement(campaign)["epoch"] == ""
+    people = [Device(tmp_path / f"device{i}.db") for i in range(24)]
+    drawn: list[int] = []
+
+    def source(count: int) -> bytes:
+        drawn.append(count)
+        return secrets.token_bytes(count)
+
+    def visit(url: str, device: Device) -> TakePartResult:
+        taking = Participant(device, url, campaign, cap=9.0, source=source, moved=True, tries=1)
+        return taking.take_part(RECORD)
+
+    before = [visit(server.url, device) for device in people[:8]]
+    backup = tmp_path / "backup.db"
+    assert back_up(at, backup).reports == 8
+    before += [visit(server.url, device) for device in people[8:16]]
+    assert {taken.result for taken in before} == {"acknowledged"}
+    original = rows_of(server.collector.store, campaign, 1)
+    caller.connection.close()
+    server.stop()
+
+    restored = address(kind)
+    assert restore_store(backup, restored).reports == 8
+    again = ServerThread(open_store(restored))
+    caller = Caller(again.url)
+    epoch = caller.announcement(campaign)["epoch"]
+    assert len(epoch) == 16
+    asked = len(drawn)
+    for _ in range(2):
+        after = [visit(again.url, device) for device in people[:16]]
+        assert after == before, "the same receipts, and nothing more is spent"
+    assert len(drawn) == asked, "no second draw"
+    assert rows_of(again.collector.store, campaign, 1) == original, "nothing is counted twice"
+    assert [visit(again.url, device).result for device in people[16:]] == ["acknowledged"] * 8
+    assert caller.status(campaign)["rounds"][0]["reports"] == 24
+    again.collector.store.begin_epoch()
+    assert again.collector.campaigns.refresh(campaign).public.count(epoch.encode()) == 0
+    caller.connection.close()
+    again.stop()
+    for device in people:
+        device.close()
+    other = tmp_path / "other.db"
+    restore_store(backup, str(other))
+    store = SqliteStore(other)
+    assert store.epoch() not in ("", epoch), "every restore has a name of its own"
+    store.close()
 
 
 def test_a_check_finds_a_lost_report_and_a_damaged_file(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from collector_harness import KEY, SCHEMA, ServerThread
+from collector_harness import KEY, SCHEMA
+from collector_harness import run_dither as run
 
 from dither import cli
 from dither.client import Connection
@@ -42,20 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     pa_csv.write_csv(pa.Table.from_pylist(rows), tmp_path / "people.csv")
     return tmp_path
-
-
-@pytest.fixture
-def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    running = ServerThread(SqliteStore(folder / "collector.db"))
-    monkeypatch.setenv("DITHER_URL", running.url)
-    yield running.url
-    running.stop()
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert cli.run(list(arguments)) == status, capsys.readouterr()
-    shown = capsys.readouterr()
-    return shown.out if status == 0 else shown.err
 
 
 def create(capsys: pytest.CaptureFixture[str], *more: str) -> str:

@@ -14,8 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector import Credential, Store, StoreFailure, StoreUnavailable, limits, live
-from dither.collector.live import LiveProgress
+from dither.collector import (
+    Credential,
+    LiveProgress,
+    Store,
+    StoreFailure,
+    StoreUnavailable,
+    limits,
+    live,
+)
 
 
 class Stream:
@@ -154,6 +161,8 @@ def test_a_stream_ends_with_the_server_at_once(server: ServerThread, caller: Cal
 
 class Slow:
     """A store whose looks take long, or fail."""
+
+    shared = True
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.away, self.looks = seconds, False, 0

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pytest
-from collector_harness import KEY, ServerThread
+from collector_harness import KEY
+from collector_harness import run_dither as run
 
-from dither import cli
-from dither.collector import SqliteStore
 from dither.release import Release
 
 NUMBER = (
@@ -39,20 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "dither-admin.key").write_text(KEY + "\n")
     pa_csv.write_csv(pa.table({"pay": [*PAY[:-1], 1e7]}), tmp_path / "people.csv")
     return tmp_path
-
-
-@pytest.fixture
-def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    running = ServerThread(SqliteStore(folder / "collector.db"))
-    monkeypatch.setenv("DITHER_URL", running.url)
-    yield running.url
-    running.stop()
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
-    assert cli.run(list(arguments)) == status, capsys.readouterr()
-    shown = capsys.readouterr()
-    return shown.out if status == 0 else shown.err
 
 
 def collect(capsys: pytest.CaptureFixture[str], *more: str) -> str:

@@ -135,7 +135,8 @@ def test_its_pages_show_figures_and_no_forms_that_there_are_not(site: Site) -> N
     assert b"tax office" in page.body
     assert b"/compare" not in page.body
     assert site.get(f"/releases/{site.histogram}/download").status == 200
-    assert b"about" in site.get(f"/releases/{site.mean}").body
-    assert site.get(f"/releases/{site.histogram}/ask").status == 200
+    assert b"The mean lies between" in site.get(f"/releases/{site.mean}").body
+    assert b'id="choose"' not in site.get(f"/releases/{site.mean}").body
+    assert b'id="choose"' in page.body
     for address in (f"{site.histogram}/compare", f"{site.mean}/ask", f"{site.mean}/compare"):
         assert site.get(f"/releases/{address}").status == 303

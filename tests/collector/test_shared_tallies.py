@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from collector_harness import (
     Caller,
     Cluster,
@@ -18,9 +20,8 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector import PostgresStore, StoreUnavailable, limits
-from dither.collector.tallies import Epochs
-from dither.reports import Plan
+from dither.collector import Epochs, PostgresStore, StoreUnavailable, limits
+from dither.reports import Plan, report_id
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +173,52 @@ def test_a_commit_of_which_nobody_knows_makes_it_count_anew(
     counted = watch_counts(monkeypatch)
     campaign.assert_exact()
     assert len(counted) == 1
+
+
+@pytest.mark.slow
+def test_reports_by_question_are_known_without_reading_reports(
+    make: Callable[..., Campaign], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dither.collector.tallies._CHANGES", 3)
+    campaign = make(participants=5000)
+    stores = [server.collector.store for server in campaign.servers]
+
+    def counted(store: Any) -> dict[int, int]:
+        """Count the stored reports."""
+        rows = (row for page in store.reports(campaign.id, 0) for row in page)
+        return dict(Counter(row.question for row in rows))
+
+    assert stores[0].answers(campaign.id, 0) == {}
+    uploads = [
+        threading.Thread(
+            target=lambda to: [campaign.upload(to, n) for n in range(1, 9)], args=(to,)
+        )
+        for to in (0, 1)
+    ]
+    for thread in uploads:
+        thread.start()
+    for thread in uploads:
+        thread.join(60)
+    again = envelope_of(campaign.id, campaign.plan, [token_of(0), token_of(campaign.people)])
+    assert campaign.callers[0].upload(campaign.id, again).status == 201, "one of them is new"
+    receipt = report_id(token_of(0), bytes.fromhex(campaign.id), 0)
+    for store in stores:
+        store.delete_report(campaign.id, receipt)
+    expected = counted(stores[0])
+    assert sum(expected.values()) == campaign.people
+    statements: list[str] = []
+    sa.event.listen(
+        stores[1]._engine, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
+    assert stores[1].answers(campaign.id, 0) == expected
+    assert stores[1].count(campaign.id, 0) == campaign.people
+    assert not [text for text in statements if "FROM reports" in text]
+    rows = "SELECT count(*) FROM running WHERE epoch < 0"
+    with stores[0]._read(5.0) as connection:
+        assert connection.exec_driver_sql(rows).scalar_one() <= 1 + 2 * 3
+    closed = campaign.callers[0].admin("POST", f"/{campaign.id}/close-round", {"round": 0})
+    assert closed.status == 200
+    with stores[0]._read(5.0) as connection:
+        assert connection.exec_driver_sql(rows).scalar_one() == 1, "no order of arrival is kept"
+        connection.rollback()
+    assert stores[0].answers(campaign.id, 0) == expected

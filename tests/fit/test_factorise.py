@@ -1,14 +1,21 @@
 """Large cliques as products of small factors: exact where the factors say everything, and always within the cap."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import compose, factorise, factorise_by_information, mutual_information
-from dither.fit.triangulate import reduce_conditions
+from dither.fit import (
+    MAX_EXHAUSTIVE,
+    compose,
+    factorise,
+    factorise_by_information,
+    factorise_exhaustively,
+    mutual_information,
+    reduce_conditions,
+)
 
 SIZES = (3, 4, 2, 3, 5)
 
@@ -66,6 +73,66 @@ def test_reduced_conditions_equal_the_slow_reference(seed):
             assert reduce_conditions(target, others, information, sizes, most) == slow_conditions(
                 target, others, information, sizes, most
             )
+
+
+def cells_asked(found, sizes):
+    """The cells of the core and of each attribute with its conditions."""
+    factors = [found.core, *((a, *given) for a, given in found.conditionals)]
+    return sum(math.prod(sizes[a] for a in factor) for factor in factors)
+
+
+def fewest_cells(clique, information, sizes, most):
+    """The least sum over all orders in which attributes are split off, one order at a time."""
+    best = math.inf
+    for order in permutations(clique):
+        left, total = set(clique), 0
+        for a in order:
+            cells = math.prod(sizes[b] for b in left)
+            if len(left) == 1 or cells <= most:
+                total += cells
+                break
+            left.remove(a)
+            given = slow_conditions(a, left, information, sizes, most)
+            total += sizes[a] * math.prod(sizes[b] for b in given)
+        best = min(best, total)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_exhaustive_search_equals_every_order_tried(seed):
+    rng = np.random.default_rng(seed)
+    information = rng.random((5, 5))
+    information = (information + information.T) / 2
+    sizes = rng.integers(2, 6, 5).tolist()
+    found = factorise_exhaustively(range(5), sizes, information, 40)
+    assert cells_asked(found, sizes) == fewest_cells(range(5), information, sizes, 40)
+    seen = set(found.core)
+    for a, given in found.conditionals:
+        assert set(given) <= seen
+        seen.add(a)
+    assert seen == set(range(5))
+
+
+def test_the_greedy_search_misses_the_best_factorisation_of_some_cliques():
+    gains = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        information = rng.random((6, 6))
+        information = (information + information.T) / 2
+        sizes = rng.integers(2, 6, 6).tolist()
+        greedy, best = (
+            cells_asked(search(range(6), sizes, information, 60), sizes)
+            for search in (factorise, factorise_exhaustively)
+        )
+        gains.append(greedy - best)
+    assert min(gains) >= 0
+    assert max(gains) > 0
+
+
+def test_too_large_a_clique_for_an_exhaustive_search_is_refused():
+    d = MAX_EXHAUSTIVE + 1
+    with pytest.raises(ParameterError, match="too many factorisations"):
+        factorise_exhaustively(range(d), [2] * d, np.zeros((d, d)), 8)
 
 
 @pytest.mark.parametrize("most", [20, 24, 40, 60])

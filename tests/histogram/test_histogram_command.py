@@ -319,3 +319,106 @@ def test_values_outside_the_range(
             f"values outside the range were {'moved' if policy == 'clip' else 'left out'}"
             in capsys.readouterr().err
         )
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    """Rows of 4,000 riders: none, one, two or three distances each, in no order; a rider without a distance has one row."""
+    rng = np.random.default_rng(5)
+    riders = np.repeat(np.arange(4000), rng.integers(1, 4, 4000))
+    km = np.where(riders % 10 == 0, np.nan, rng.uniform(0, 40, len(riders)))
+    order = rng.permutation(len(riders))
+    path = tmp_path / "trips.parquet"
+    names = pa.array([f"r{rider}" for rider in riders[order]])
+    pq.write_table(pa.table({"rider": names, "km": pa.array(km[order], from_pandas=True)}), path)
+    return path
+
+
+SEVERAL = (
+    "--column",
+    "km",
+    "--person",
+    "rider",
+    "--low",
+    0,
+    "--high",
+    40,
+    "--bins",
+    "4",
+    "--epsilon",
+    6,
+)
+
+
+@pytest.mark.parametrize("method", [None, "independent", "summed"])
+def test_a_person_may_have_several_rows(
+    trips: Path, tmp_path: Path, method: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = () if method is None else ("--method", method)
+    out = tmp_path / "out"
+    assert run(trips, *SEVERAL, "--values-per-person", 3, *chosen, "--seed", 1, "-o", out) == 0
+    capsys.readouterr()
+    release = dither.load_release(out)
+    assert release.participants == 4000
+    assert release.epsilon_achieved <= 6
+    data = pq.read_table(trips)
+    held: dict[str, list[float]] = {}
+    for rider, km in zip(data["rider"].to_pylist(), data["km"].to_pylist(), strict=True):
+        held.setdefault(rider, []).extend([] if km is None else [km])
+    true = np.histogram(np.concatenate(list(held.values())), 4, (0, 40))[0]
+    histogram = release.consumers[0]
+    z = (histogram.estimates - true) / histogram.standard_errors
+    assert np.abs(z).max() < 4, z
+    # One row per person would be refused by the limit, and another grouping would have other counts.
+    again = dither.release.call.command(release.call)
+    assert again is not None
+    assert "--values-per-person 3" in again
+    assert "--person rider" in again
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("--values-per-person", 2), "has 3 values, more than 2"),
+        ((), "--person and --values-per-person belong together"),
+        (("--values-per-person", 3, "--consistent"), "--consistent cannot be used"),
+        (("--values-per-person", 3, "--as-published"), "--method independent and summed"),
+        (("--values-per-person", 3, "--out-of-range", "clip"), "--out-of-range cannot be used"),
+        (("--values-per-person", 3, "--method", "chp"), "one, independent, summed"),
+        (("--values-per-person", 0), "--values-per-person must be"),
+        (("--values-per-person", 3, "--person", "driver"), "no column 'driver'"),
+    ],
+)
+def test_wrong_options_of_several_values_are_one_line(
+    trips: Path, tmp_path: Path, change: tuple, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(trips, *SEVERAL, *change, "-o", out) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert not out.exists()
+
+
+def test_rows_without_a_person_and_a_missing_range_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("who,km\na,1\n,2\n")
+    given = (
+        path,
+        "--column",
+        "km",
+        "--person",
+        "who",
+        "--values-per-person",
+        1,
+        "--bins",
+        2,
+        "--epsilon",
+        1,
+    )
+    assert run(*given, "--low", 0, "--high", 5) == 2
+    assert "row 2 names no participant in column 'who'" in capsys.readouterr().err
+    assert run(*given) == 2
+    assert "--low and --high" in capsys.readouterr().err

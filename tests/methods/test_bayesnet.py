@@ -1,6 +1,7 @@
 """The Bayes-network method under both plans, both roots, every in-degree."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from dither.datasets import generate_network
 from dither.errors import ParameterError, PrivacyError
 from dither.fit import BayesNet, candidates_computed
 from dither.methods import start
-from dither.schema import Schema
+from dither.methods.bayesnet import BayesNetParameters
+from dither.schema import Attribute, Schema
 from dither.simulate import simulate
 
 NETWORK = generate_network((3, 2, 4, 3, 2), parents=1, strength=2.5, seed=4)
@@ -136,3 +138,33 @@ def test_wide_joints_give_way_and_one_attribute_is_enough():
 def test_bad_parameters_are_named(given, match):
     with pytest.raises(ParameterError, match=match):
         start("bayesnet", SCHEMA, 4.0, N, given)
+
+
+def test_a_table_of_yes_or_no_attributes_gets_four_parents_and_gains_by_them():
+    """Every attribute depends on a hidden state that two others tell little about."""
+    rng = np.random.default_rng(4)
+    hidden = rng.random(80_000) < 0.5
+    columns = [np.where(rng.random(len(hidden)) < 0.75, hidden, ~hidden) for _ in range(8)]
+    codes = np.asfortranarray(np.stack(columns, axis=1).astype(np.int32))
+    schema = Schema(tuple(Attribute(f"b{i}", "boolean", (False, True)) for i in range(8)))
+    errors = {}
+    for name, given in (("default", {}), ("two", {"degree": 2})):
+        machine = start("bayesnet", schema, 4.0, len(codes), given, 3).machine
+        simulate(machine, codes, np.random.default_rng(7))
+        model = machine.model()
+        apart = []
+        for i, j in combinations(range(8), 2):
+            exact = np.histogram2d(codes[:, i], codes[:, j], 2)[0] / len(codes)
+            found = model.marginal([schema.names[i], schema.names[j]])
+            apart.append(np.abs(found - exact).sum() / 2)
+        errors[name] = np.mean(apart)
+        parents = max(len(g) for g in model.parents)
+        assert parents == machine.diagnostics().to_json()["degree"] == (2 if given else 4)
+    assert errors["default"] < 0.8 * errors["two"], errors
+
+
+def test_wider_attributes_and_whole_reports_keep_two_parents():
+    assert BayesNetParameters().parents_of(SCHEMA) == 2
+    binary = Schema(tuple(Attribute(f"b{i}", "boolean", (False, True)) for i in range(3)))
+    assert BayesNetParameters().parents_of(binary) == 4
+    assert BayesNetParameters(plan="split").parents_of(binary) == 2

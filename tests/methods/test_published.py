@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dither
+from benchmarks import tables
 from dither.cli import run
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, pool
+from dither.fit.joint import estimate_joints
 from dither.mechanisms import mechanism
-from dither.methods import PUBLISHED, method, published_parameters
-from dither.methods.machine import Campaign, build_parameters
+from dither.methods import (
+    PUBLISHED,
+    Campaign,
+    build_parameters,
+    method,
+    published_parameters,
+    start,
+)
 from dither.methods.privincr import PrivIncr, PrivIncrParameters
-from dither.release.call import command
+from dither.release import command
 from dither.reports import Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate
@@ -142,3 +151,46 @@ def test_printed_weights_favour_the_smaller_round():
     printed = pool(schema, [few, many], ["a"], "paper").frequencies
     usual = pool(schema, [few, many], ["a"]).frequencies
     assert abs(printed - alone).max() < abs(usual - alone).max() / 10
+
+
+def test_every_factorisation_of_a_clique_is_tried_on_request():
+    schema = Schema(tuple(Attribute(f"a{i}", "categorical", tuple("abc")) for i in range(5)))
+    rng = np.random.default_rng(2)
+    first = rng.integers(0, 3, 60_000)
+    columns = [np.where(rng.random(len(first)) < 0.7, first, rng.integers(0, 3)) for _ in range(5)]
+    codes = np.asfortranarray(np.stack(columns, axis=1).astype(np.int32))
+    cells = {}
+    for search in ("greedy", "exhaustive"):
+        given = published_parameters(
+            "privincr", {"search": search, "factor_cells": 30, "rounds": 1}
+        )
+        machine = PrivIncr(Campaign(schema, 8.0, len(codes), 1), PrivIncrParameters(**given))
+        simulate(machine, codes, np.random.default_rng(1))
+        machine.model().sample(10, rng)
+        assert machine._layout is not None
+        split = machine._layout.factorisations
+        assert any(len(s) > 2 for f in split for s in f.sets)
+        assert all(3 ** len(s) <= 30 for f in split for s in f.sets)
+        cells[search] = sum(3 ** len(s) for f in split for s in f.sets)
+    assert cells["exhaustive"] <= cells["greedy"]
+    with pytest.raises(ParameterError, match="threshold=plain"):
+        PrivIncrParameters(search="exhaustive")
+
+
+@pytest.mark.slow
+def test_noisy_reports_leave_the_printed_em_at_its_even_start():
+    """At epsilon 1 LoPub's line in PrivIncr's table 2 (0.721) is the error of the even table: one step changes no cell much."""
+    table = tables.load("Adult", Path("nowhere"))
+    found = {}
+    for epsilon in (1.0, 165.0):
+        given = published_parameters("lopub", {}, table.schema.cardinalities)
+        machine = start("lopub", table.schema, epsilon, len(table.codes), given, seed=1).machine
+        simulate(machine, table.codes, np.random.default_rng(1))
+        names = [table.schema.names[:2], table.schema.names[3:5], table.schema.names[8:10]]
+        joints = estimate_joints(machine.reports, names, tolerance=1e-3, printed=True)
+        apart = [np.abs(x.joint - 1 / x.joint.size).sum() / 2 for x in joints]
+        found[epsilon] = (max(apart), [x.steps for x in joints])
+    assert found[1.0][0] < 0.002
+    assert found[1.0][1] == [1, 1, 1]
+    assert found[165.0][0] > 0.3
+    assert min(found[165.0][1]) > 1

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
+from tests.participant_page import begin, follow, send
 
 from collector_harness import Caller, ServerThread  # isort: skip
 
@@ -33,8 +34,9 @@ def tick(page: Page, answer: str) -> None:
     page.get_by_label(answer, exact=True).check()
 
 
-def select(page: Page, answer: str) -> None:
-    page.locator("#fields select").select_option(label=answer)
+def find(page: Page, answer: str) -> None:
+    page.get_by_role("searchbox").fill(answer)
+    page.locator("#fields input[type=radio]").first.check()
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,14 @@ CASES = [
     ),
     Case("boolean", {"kind": "boolean"}, tick, "Yes", "None of these"),
     Case(
-        "menu",
+        "many radios",
         {"kind": "categorical", "values": [f"v{i}" for i in range(40)]},
-        select,
+        tick,
         "v7",
         "None of these",
     ),
     Case(
-        "list", {"kind": "categorical", "values": [f"v{i}" for i in range(301)]}, write, "v7", "w7"
+        "list", {"kind": "categorical", "values": [f"v{i}" for i in range(301)]}, find, "v7", "w7"
     ),
     Case(
         "rounded",
@@ -122,11 +124,12 @@ def visit(
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(address)
-        expect(page.locator("#questions")).to_be_visible()
+        begin(page)
         fill(page)
         outside = INSTEAD in page.locator("#fields").inner_text()
         page.on("request", note)
-        page.get_by_role("button", name="Randomise and send").click()
+        follow(page)
+        send(page)
         expect(page.locator("#state")).to_contain_text("Sent and stored")
     return sent, outside
 
@@ -168,7 +171,7 @@ def test_none_of_these_in_a_long_list(
         ]
     }
     address = f"{running.url}/c/{caller.create(schema=schema)}"
-    inside, no_note = visit(browser, address, lambda page: write(page, "v300"))
+    inside, no_note = visit(browser, address, lambda page: find(page, "v300"))
     outside, note = visit(browser, address, lambda page: tick(page, "None of these"))
     assert (no_note, note) == (False, True)
     assert inside == outside
@@ -216,10 +219,10 @@ def test_an_empty_field_is_refused_and_sends_nothing(
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(f"{running.url}/c/{campaign}")
-        expect(page.locator("#questions")).to_be_visible()
+        begin(page)
         limits = page.locator("#fields :is([min], [max], [pattern], [required], [maxlength])")
         expect(limits).to_have_count(0)  # no browser or its pickers rule out a value by the domain
         page.on("request", lambda request: sent.append(request.url))
-        page.get_by_role("button", name="Randomise and send").click()
+        follow(page)
         expect(page.locator("#fields .fault")).to_be_visible()
     assert sent == []

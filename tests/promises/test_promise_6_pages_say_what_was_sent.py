@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, Response, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Request, Response, Route, expect
+from tests.participant_page import answer, send
 
 from collector_harness import Caller, ServerThread, answers_of, plan_of, token_of  # isort: skip
 
@@ -77,12 +78,14 @@ class Visitor:
         self.page.goto(self.address)
 
     def fill_in(self, choice: int = 0) -> None:
-        expect(self.page.locator("#questions")).to_be_visible()
-        for one in self.page.locator("#fields > .field").all():
-            one.locator("label", has=self.page.locator("input[type=radio]")).nth(choice).click()
+        def choose(field: Locator) -> None:
+            radios = field.locator("label", has=self.page.locator("input[type=radio]"))
+            radios.nth(choice).click()
+
+        answer(self.page, choose)
 
     def press(self) -> None:
-        self.page.get_by_role("button", name="Randomise and send").click()
+        send(self.page)
 
     def answer(self) -> None:
         self.come()
@@ -110,7 +113,7 @@ class Visitor:
             assert all(400 <= status < 500 for status in self.network.answered)
         assert len(set(self.network.uploads)) <= 1, "one draw"
         if self.network.uploads:
-            shown = re.sub(r"\s", "", self.page.locator("#bytes").inner_text())
+            shown = re.sub(r"\s", "", self.page.locator("#bytes").text_content() or "")
             assert shown == self.network.uploads[0].hex()
         if self.ticket:
             own = report_id(bytes.fromhex(self.ticket), bytes.fromhex(self.campaign), 0)
@@ -191,7 +194,7 @@ def test_a_ticket_used_on_another_device(
     third.come()
     third.says("This invitation has been used already")
     third.says(NOT_SENT)
-    expect(third.page.locator("#questions")).to_be_hidden()
+    expect(third.page.locator("#begin")).to_be_hidden()
     second.press()  # the form was there before the first one's answer
     second.says("This invitation has been used already")
     second.says(NOT_SENT)
@@ -320,7 +323,7 @@ def test_refused_by_the_collector(running: ServerThread, caller: Caller, visitor
 
     late.page.route("**/reports", slowly)
     late.answer()
-    late.says("came too late for its round")
+    late.says("came too late and is not counted")
     late.says(REFUSED)
     strange = visitor(caller.create(schema=SCHEMA))
     problem = {"type": "urn:dither:problem:not-this-round", "title": "no"}

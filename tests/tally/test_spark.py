@@ -197,10 +197,17 @@ def test_reports_of_which_none_fits_the_plan_are_an_input_error(
     [("local[1]", None, "local[1]"), ("local[1]", "local[2]", "local[2]")],
 )
 @pytest.mark.usefixtures("master")
-def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
+def test_spark_submit_s_settings_are_kept_unless_options_give_others(
     tmp_path: Path, submitted: str | None, option: str | None, used: str
 ) -> None:
-    """In a process of its own, started as a cluster's operator starts it; Spark's event log says which master it used."""
+    """In a process of its own, started as a cluster's operator starts it; Spark's event log says which master it used.
+
+    The cluster's Python is a script that records its arguments: it is named by `PYSPARK_PYTHON`
+    first, and by --conf in the second case.
+    """
+    python, calls = tmp_path / "python", tmp_path / "calls"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o700)
     import pyspark
 
     plan = PLANS["counts"]
@@ -227,14 +234,17 @@ def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
         "--engine",
         "spark",
     ]
-    asked += ["-o", str(tmp_path / "out"), "--json", *(["--master", option] if option else [])]
+    asked += ["-o", str(tmp_path / "out"), "--json"]
+    if option:
+        asked += ["--master", option, "--conf", f"spark.pyspark.python={python}"]
+        asked += ["--conf", "spark.network.timeout=77s"]
     paths = os.pathsep.join(
         [str(Path(dither.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     )
     environment = {k: v for k, v in os.environ.items() if k != "PYSPARK_SUBMIT_ARGS"}
     environment |= {
         "PYTHONPATH": paths,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable if option else str(python),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     done = subprocess.run(
@@ -254,7 +264,19 @@ def test_spark_submit_s_master_is_kept_unless_the_option_gives_another(
     events = [
         json.loads(line) for file in logs for line in file.read_text(encoding="utf-8").splitlines()
     ]
-    masters = [
-        event["Spark Properties"]["spark.master"] for event in events if "Spark Properties" in event
-    ]
-    assert masters == [used]
+    (properties,) = [e["Spark Properties"] for e in events if "Spark Properties" in e]
+    assert properties["spark.master"] == used
+    assert properties.get("spark.network.timeout") == ("77s" if option else None)
+    assert "-m pyspark.daemon" in calls.read_text(), "the workers run the chosen Python"
+
+
+@pytest.mark.parametrize("setting", ["spark.x", "x=1", "=", ""])
+def test_a_setting_of_spark_has_a_name_and_a_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLANS["counts"].to_json()))
+    asked = ["tally", str(tmp_path), "--plan", str(tmp_path / "plan.json"), "-o", "out"]
+    assert run([*asked, "--engine", "spark", "--conf", setting]) == 2
+    assert "write --conf spark.NAME=VALUE" in capsys.readouterr().err
+    assert run([*asked, "--conf", "spark.a=b"]) == 2
+    assert "--conf is for --engine spark" in capsys.readouterr().err

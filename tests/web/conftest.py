@@ -8,4 +8,4 @@ from pathlib import Path
 for folder in (Path(__file__).parent, Path(__file__).parents[1] / "collector"):
     sys.path.insert(0, str(folder))
 
-from collector_harness import closed_connections  # noqa: E402, F401
+from collector_harness import caller, closed_connections, running  # noqa: E402, F401

@@ -52,11 +52,10 @@ def test_reports_fit_what_they_support() -> None:
 
 
 READ = """
-import { readAll } from './form.js';
+import { recordOf } from './form.js';
 import { practise } from './dither.js';
-const box = { querySelector: () => ({ setAttribute() {} }) };
 const names = JSON.parse(await new Response(process.stdin).text());
-const record = readAll(new Map(names.map((name) => [name, { box, read: () => ({ value: true }) }])));
+const record = recordOf(names.map((name) => ({ name, read: () => ({ value: true }) })));
 const schema = { attributes: names.map((name) => ({ name, kind: 'boolean' })) };
 const questions = names.map((name) => ({ attributes: [name], mechanism: { name: 'grr', cells: 2, other: 1, threshold_bits: 32 } }));
 const { outside } = await practise({ schema }, questions, record);

@@ -89,8 +89,8 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Numbers]:
 @pytest.mark.slow
 def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
     below = f"/releases/{numbers.cells}"
-    assert f'href="{below}/ask"' in numbers.visitor.get(below).text
-    assert numbers.visitor.get(f"{below}/ask").status == 200
+    assert 'id="choose"' in numbers.visitor.get(below).text
+    assert numbers.visitor.get(f"{below}/ask?bins=3").headers["location"] == f"{below}?bins=3"
     for query in (
         "w0from=5&w0below=25",
         "quantiles=0.25,0.5",
@@ -98,7 +98,7 @@ def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
         "bins=0,20,60",
         "figure=mean",
     ):
-        seen = numbers.visitor.get(f"{below}/ask?{query}")
+        seen = numbers.visitor.get(f"{below}?{query}")
         assert seen.status == 200, query
         file = re.search(r'href="([^"]+format=json)"', seen.text)
         assert file, query
@@ -114,7 +114,7 @@ def test_the_page_gives_the_figures_that_programs_get(numbers: Numbers) -> None:
 
 @pytest.mark.slow
 def test_what_cannot_be_answered_is_said_in_its_place(numbers: Numbers) -> None:
-    below = f"/releases/{numbers.cells}/ask"
+    below = f"/releases/{numbers.cells}"
     for query, said in (
         ("bins=ten", "write numbers with commas"),
         ("w0from=5&bins=3", "at a time"),
@@ -131,8 +131,10 @@ def test_what_cannot_be_answered_is_said_in_its_place(numbers: Numbers) -> None:
 @pytest.mark.slow
 def test_a_mean_has_nothing_more_to_ask(numbers: Numbers) -> None:
     below = f"/releases/{numbers.mean}"
-    assert f"{below}/ask" not in numbers.visitor.get(below).text
-    assert numbers.visitor.get(f"{below}/ask").headers["location"] == below
+    seen = numbers.visitor.get(below)
+    assert 'id="choose"' not in seen.text
+    assert "The mean lies between" in seen.text
+    assert numbers.visitor.get(f"{below}?bins=3").status == 422
     told = numbers.visitor.get(f"{below}/download").text
     assert "release.mean()" in told
     assert "release.answer" not in told

@@ -7,7 +7,6 @@ import json
 import re
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,6 @@ from collector_harness import Caller, ServerThread
 from web_harness import Visitor
 
 STATIC = Path(__file__).parents[2] / "src" / "dither" / "collector" / "pages" / "static"
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerThread]:
-    from dither.collector import SqliteStore, add_pages
-
-    server = ServerThread(SqliteStore(tmp_path_factory.mktemp("web") / "c.db"), pages=add_pages)
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -64,6 +64,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "papers:papers",
         "List the parts of the implemented papers with code, tests, commands and figures.",
     ),
+    "scripts": ("scripts:scripts", "List the scripts of participants' pages with their hashes."),
     "serve": ("serve:serve", "Run a collector."),
     "campaign": ("campaign:app", "Manage campaigns of a running collector (see 'dither serve')."),
     "key": (

@@ -10,7 +10,7 @@ import typer
 
 from dither.central import CENTRAL, central_method
 from dither.central.audit import WAVELET_CELLS, audit_central
-from dither.central.measurement import check_neighbours
+from dither.central.measurement import Neighbours, check_neighbours
 from dither.cli.options import AsJson
 from dither.evaluation.auditing import (
     ALL_INPUTS,
@@ -77,15 +77,7 @@ def audit(
     audits = []
     for name in names:
         if name.startswith(_CENTRAL):
-            method = central_method(name.removeprefix(_CENTRAL))
-            result = audit_central(
-                method,
-                epsilon,
-                source=secrets.token_bytes,
-                cells=cells,
-                neighbours=notion,
-                trials=trials,
-            )
+            result = _audit_central(name, epsilon, cells, notion, trials)
         else:
             built = audited_mechanism(name, epsilon, CELLS if cells is None else cells, attributes)
             result = check(built, epsilon, trials, secrets.token_bytes)
@@ -93,16 +85,25 @@ def audit(
         if not as_json:
             _show_audit(result)
     passed = all(result.passed for result in audits)
-    if as_json and mechanism == "all":
-        print(
-            json.dumps(
-                {"audits": [result.to_json() for result in audits], "passed": passed},
-                allow_nan=False,
-            )
-        )
-    elif as_json:
-        print(json.dumps(audits[0].to_json(), allow_nan=False))
+    if as_json:
+        results = [result.to_json() for result in audits]
+        shown = {"audits": results, "passed": passed} if mechanism == "all" else results[0]
+        print(json.dumps(shown, allow_nan=False))
     return 0 if passed else 1
+
+
+def _audit_central(
+    name: str, epsilon: float, cells: int | None, neighbours: Neighbours, trials: int | None
+) -> Audit:
+    method = central_method(name.removeprefix(_CENTRAL))
+    return audit_central(
+        method,
+        epsilon,
+        source=secrets.token_bytes,
+        cells=cells,
+        neighbours=neighbours,
+        trials=trials,
+    )
 
 
 def _show_audit(result: Audit) -> None:

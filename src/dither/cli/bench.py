@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -19,6 +21,18 @@ from dither.lab.harness import Bench, Outcome, execute, write_contents
 from dither.plugins import Plugin, plugin, plugins, usable
 
 ROOT = Path(dither.__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class _RunOptions:
+    """How a benchmark is run; no `studies` means all of them."""
+
+    size: str
+    fresh: bool
+    data: Path | None
+    store: bool
+    studies: tuple[str, ...]
+    quiet: bool
 
 
 def _names() -> list[str]:
@@ -58,6 +72,10 @@ def bench(
             "--store", help="write the means to benchmarks/results.json and update RESULTS.md"
         ),
     ] = False,
+    study: Annotated[
+        list[str] | None,
+        typer.Option("--study", help="only this study of the benchmark; repeatable"),
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a benchmark: each figure with mean and spread as Parquet, and a page with charts.
@@ -78,26 +96,18 @@ def bench(
         raise ParameterError("--store is for full sizes; leave out --quick", where="--store")
     if store and name not in known and name != "all":
         raise ParameterError("--store is for benchmarks of the repository", where="--store")
-    size = "quick" if quick else "full"
+    if study and name == "all":
+        raise ParameterError("--study belongs to one benchmark, not to all", where="--study")
+    options = _RunOptions(
+        "quick" if quick else "full", fresh, data, store, tuple(study or ()), quiet
+    )
     if name == "all" and known:
         base = output or Path("bench-out")
-        done = {
-            each: _run(each, _named(each, known), base / each, size, fresh, data, store, quiet)
-            for each in known
-        }
+        done = {each: _run(each, _named(each, known), base / each, options) for each in known}
         print(f"contents: {write_contents(done, base)}")
         return
     short = Path(name).stem if name.endswith(".py") else name
-    _run(
-        short,
-        _named(name, known),
-        output or Path("bench-out") / short,
-        size,
-        fresh,
-        data,
-        store,
-        quiet,
-    )
+    _run(short, _named(name, known), output or Path("bench-out") / short, options)
 
 
 def _list(known: list[str]) -> None:
@@ -175,39 +185,46 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _run(
-    name: str,
-    module: Any,
-    folder: Path,
-    size: str,
-    fresh: bool,
-    data: Path | None,
-    store: bool,
-    quiet: bool,
-) -> Outcome:
+def _run(name: str, module: Any, folder: Path, options: _RunOptions) -> Outcome:
     try:
-        declared = module.bench(size, data)
+        declared = module.bench(options.size, options.data)
     except DitherError:
         raise
     except (Exception, SystemExit) as error:  # the user's own code may raise anything
         raise InputError(
-            f"{name}: bench({size!r}, {data}) failed: {_in_one_line(error)}", where="name"
+            f"{name}: bench({options.size!r}, {options.data}) failed: {_in_one_line(error)}",
+            where="name",
         ) from error
     if not isinstance(declared, Bench):
         raise InputError(
             f"{name}: bench() returned a {type(declared).__name__}, not a dither.lab.harness.Bench",
             where="name",
         )
-    outcome = execute(declared, folder, fresh=fresh, quiet=quiet)
+    if options.studies:
+        declared = _only(declared, options.studies)
+    outcome = execute(declared, folder, fresh=options.fresh, quiet=options.quiet)
     for note in outcome.notes:
         print(f"{name}: not measured: {note}", file=sys.stderr)
-    if store:
-        _load("results").keep(outcome)
-    if not quiet:
+    if options.store:
+        _load("results").keep(outcome, partly=bool(options.studies))
+    if not options.quiet:
         print(
             f"{name}: {len(outcome.summary)} figures in {outcome.seconds:.0f} s; open {folder / 'index.html'}"
         )
     return outcome
+
+
+def _only(declared: Bench, names: Sequence[str]) -> Bench:
+    """The benchmark with the named studies only."""
+    known = {study.name: study for study in declared.studies}
+    for name in names:
+        if name not in known:
+            raise ParameterError(
+                f"{declared.name} has no study {name!r}; it has {', '.join(known)}",
+                where="--study",
+                value=name,
+            )
+    return replace(declared, studies=tuple(s for s in declared.studies if s.name in names))
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -8,8 +8,10 @@ import json
 import sys
 import tempfile
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +33,15 @@ from dither.cli.options import (
     Url,
     print_warnings,
 )
-from dither.errors import InputError, ParameterError
+from dither.client.transport import Connection, Unreachable
+from dither.errors import DitherError, InputError, ParameterError
 from dither.notice import shown_epsilon
 from dither.progress import progress_bar
 from dither.release import Release, check_target, load_release
 from dither.release.call import check_replicates
 from dither.release.number import CONSUMERS, file_names
 from dither.reports import plan_from_json
+from dither.reports.codec import document
 from dither.schema.attribute import shown_instant
 from dither.schema.files import write_atomically
 from dither.tally.archive import pack
@@ -250,6 +254,36 @@ def _delete(
             raise typer.Exit(1)
     operator.call("DELETE", f"/{campaign}")
     print(f"{campaign} is deleted")
+
+
+@app.command("delete-report", no_args_is_help=True)
+def _delete_report(
+    campaign: CampaignId,
+    receipt: Annotated[str, typer.Argument(help="the receipt that the participant's device shows")],
+    url: Url = URL,
+) -> None:
+    """Delete one participant's report by its receipt, while its round is open. Needs no key.
+
+    The participant's device keeps its books: it does not answer again.
+
+    Example: dither campaign delete-report ID 5f0c...e1
+    """
+    if len(receipt) != 64 or not set(receipt) <= set("0123456789abcdef"):
+        raise ParameterError(
+            "a receipt has 64 characters, 0 to 9 and a to f", where="RECEIPT", value=receipt
+        )
+    path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{quote(campaign)}/delete"
+    with closing(Connection(url)) as connection:
+        try:
+            answer = connection.request("POST", path, bytes.fromhex(receipt))
+        except Unreachable as error:
+            raise DitherError(f"{url}: {error}") from None
+    if answer.status != 200:
+        refusal = DitherError if answer.status >= 500 else InputError
+        raise refusal(f"{url} answered {answer.status}: {answer.reason}")
+    if not document(answer.body).get("deleted"):
+        raise InputError(f"campaign {campaign} has no report with this receipt", where="RECEIPT")
+    print("deleted")
 
 
 @app.command("publish-release", no_args_is_help=True)

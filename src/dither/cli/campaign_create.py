@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from dither.checks import check_choice
 from dither.cli.number_questions import Bins, Edges, read_bins
 from dither.cli.options import (
     KEY_FILE,
@@ -24,8 +25,9 @@ from dither.cli.options import (
     takes,
 )
 from dither.errors import InputError, ParameterError
+from dither.languages import LANGUAGES, SOURCE
 from dither.methods import HISTOGRAMS, MEANS, method
-from dither.methods.histogram.consumer import check_range, read_consumers
+from dither.methods.histogram.consumer import check_range, check_step, read_consumers
 from dither.methods.histogram.machine import HistogramMachine
 from dither.methods.mean import Mean
 from dither.notice import certainty_sentence, weak_protection
@@ -39,6 +41,9 @@ _DEFAULT_NUMBER_METHOD = "chp"
 Outside = Literal["clip", "random"]
 # Limit of a file of consumers; a request to the collector has the same.
 _MAX_BYTES = 1 << 20
+# Tokens of one request. Larger batches cost memory here and in the collector, smaller ones
+# requests: a million in one took 579 MB.
+_TOKEN_BATCH = 20_000
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class _Question:
     number: str | None
     low: float | None
     high: float | None
+    unit: float | None
     bins: str
     edges: Sequence[str]
     consumers: Path | None
@@ -67,6 +73,10 @@ def _question(
     ] = None,
     low: Annotated[float | None, typer.Option(help="public lower end of that number")] = None,
     high: Annotated[float | None, typer.Option(help="public upper end of that number")] = None,
+    unit: Annotated[
+        float | None,
+        typer.Option(help="what the number is a multiple of: 1 for whole numbers (method ranges)"),
+    ] = None,
     bins: Bins = "",
     edges: Edges = None,
     consumers: Annotated[
@@ -82,7 +92,7 @@ def _question(
         ),
     ] = "clip",
 ) -> _Question:
-    return _Question(schema, number, low, high, bins, edges or [], consumers, outside)
+    return _Question(schema, number, low, high, unit, bins, edges or [], consumers, outside)
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,7 @@ class _Texts:
     purpose: str
     epsilon_reason: str
     contact: str
+    language: str
 
 
 def _texts(
@@ -144,8 +155,12 @@ def _texts(
         str, typer.Option(help="why people are asked and how the answers are used, in plain words")
     ] = "",
     contact: Annotated[str, typer.Option(help="contact for participants: a name, an address")] = "",
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help=f"language of the texts: {', '.join(LANGUAGES)}")
+    ] = SOURCE,
 ) -> _Texts:
-    return _Texts(name, title, purpose, epsilon_reason, contact)
+    check_choice("--language", language, tuple(LANGUAGES), where="--language")
+    return _Texts(name, title, purpose, epsilon_reason, contact, language)
 
 
 @dataclass(frozen=True)
@@ -285,12 +300,16 @@ def check_new_file(path: Path, option: str) -> None:
 
 
 def issue_tokens(operator: Operator, campaign: str, count: int, path: Path) -> None:
-    """Issue tokens of a campaign and write them to a private file."""
-    issued = operator.call("POST", f"/{campaign}/tokens", {"count": count})["tokens"]
-    lines = "".join(token + "\n" for token in issued)
-    write_atomically(
-        path, lambda temporary: temporary.write_text(lines, encoding="ascii"), private=True
-    )
+    """Issue tokens of a campaign in batches and write them to a private file."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="ascii") as file:
+            for start in range(0, count, _TOKEN_BATCH):
+                wanted = min(_TOKEN_BATCH, count - start)
+                answer = operator.call("POST", f"/{campaign}/tokens", {"count": wanted})
+                file.writelines(f"{token}\n" for token in answer["tokens"])
+
+    write_atomically(path, write, private=True)
     typer.echo(
         f"dither: {count:,} tokens in {path}; the collector keeps only their hashes", err=True
     )
@@ -307,6 +326,7 @@ def _asked(question: _Question, wanted: str | None) -> JsonObject:
     number_options = {
         "--low": question.low,
         "--high": question.high,
+        "--unit": question.unit,
         "--bins": question.bins,
         "--edges": question.edges,
     }
@@ -350,7 +370,8 @@ def _asked_number(question: _Question, wanted: str | None) -> JsonObject:
         return {"schema": _with_clipping(schema, question.outside).to_json(), "method": chosen}
     assert issubclass(machine, HistogramMachine)
     consumers = read_consumers(_consumers(question, machine.overview), low, high)
-    schema = machine.schema_of(name, consumers, low, high)
+    unit = None if question.unit is None else check_step(question.unit, low, high)
+    schema = machine.schema_of(name, consumers, low, high, unit)
     return {
         "schema": _with_clipping(schema, question.outside).to_json(),
         "method": chosen,

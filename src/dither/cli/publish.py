@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from dither._publish import publish_table
+from dither.checks import check_whole
 from dither.cli.options import (
     AsPublished,
     Overwrite,
@@ -31,7 +33,8 @@ from dither.methods import DEFAULT
 from dither.notice import certainty_sentence, shown_epsilon
 from dither.progress import progress_bar
 from dither.release import Release, check_target
-from dither.release.call import RunOptions
+from dither.release.call import MIN_REPLICATES, RunOptions
+from dither.release.release import MAX_TABLES
 from dither.schema.files import ReadOptions
 
 
@@ -120,17 +123,28 @@ def publish(
             help="leave the true figures out of the report, so that it may be shared",
         ),
     ] = False,
+    tables: Annotated[
+        int,
+        typer.Option(
+            help="further synthetic tables, each from another replicate, "
+            "for analyses with 'dither.combine'"
+        ),
+    ] = 0,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Publish a table under local differential privacy, with each row as one simulated participant.
 
-    Writes synthetic.parquet (or synthetic.csv, with the columns and labels of the table),
+    Writes synthetic.parquet (or synthetic.csv, with the columns and labels of the table; with
+    --tables also synthetic-01.parquet and so on),
     release.json and report.html into the folder.
 
     Example: dither publish adult --epsilon 4 -o out
     """
     check_target(output, overwrite=overwrite)
+    if tables:
+        check_whole("--tables", tables, 2, MAX_TABLES)
+        run = replace(run, replicates=max(run.replicates, tables, MIN_REPLICATES))
     with progress_bar(quiet) as progress:
         release = publish_table(table, run, read, progress)
         if without_truth:
@@ -142,7 +156,7 @@ def publish(
                 f"dither: note: {name}: {count:,} values outside the domain count as 'other'",
                 file=sys.stderr,
             )
-        folder = release.save(output, form=form, overwrite=overwrite)
+        folder = release.save(output, form=form, overwrite=overwrite, tables=tables)
     if not quiet:
         _print_summary(release, folder, form)
 

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
+from dither import collector
 from dither.errors import InputError
 
 # Modules of the extra 'server'. Not all are imported when the collector starts.
-_NEEDED = ("fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
+_NEEDED = ("babel", "fastapi", "prometheus_client", "python_multipart", "segno", "uvicorn")
 
 
 class LogLevel(StrEnum):
@@ -70,6 +71,14 @@ def serve(
             help="address that participants and readers use, such as https://survey.example.org",
         ),
     ] = None,
+    embed_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="site whose pages may show surveys with <dither-survey>, such as "
+            "https://www.example.org; may be given several times",
+        ),
+    ] = None,
     log_level: Annotated[
         LogLevel, typer.Option(help="the lowest level of what is logged to standard error")
     ] = LogLevel.warning,
@@ -85,29 +94,31 @@ def serve(
     """
     if any(find_spec(module) is None for module in _NEEDED):
         raise InputError("the collector needs the extra 'server': pip install 'dither[server]'")
-    from dither.collector import pages, serving
-
     if workers > 1 and not store.startswith(("postgresql:", "postgres:")):
         raise InputError(
             f"--workers {workers} needs a postgresql:// store; an SQLite file takes one process",
             where="--workers",
         )
-    address = serving.check_public_url(public_url)
-    logs = serving.Logging(log_level.value, log_format is LogFormat.json)
-    sockets = serving.listen(host, port)  # first, so that a port in use leaves no files
+    address = collector.check_public_url(public_url)
+    given = [collector.check_public_url(origin, "--embed-origin") for origin in embed_origin or ()]
+    origins = tuple(origin for origin in given if origin)
+    logs = collector.Logging(log_level.value, log_format is LogFormat.json)
+    sockets = collector.listen(host, port)  # first, so that a port in use leaves no files
     try:
-        key = serving.admin_key(key_file)
+        key = collector.admin_key(key_file)
         print(f"dither: admin key in {key_file}", file=sys.stderr)
         if workers == 1:
-            serving.serve(
+            collector.serve(
                 *(store, key, sockets, queue, connections),
-                pages=pages.add_pages,
+                pages=collector.add_pages,
                 public_url=address,
                 logs=logs,
+                origins=origins,
             )
         else:
-            serving.serve_workers(
-                workers, store, key, sockets, queue, connections, pages.add_pages, address, logs
+            collector.serve_workers(
+                *(workers, store, key, sockets, queue, connections),
+                *(collector.add_pages, address, logs, origins),
             )
     finally:
         for listening in sockets:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from dither import collector
 from dither.cli.options import AsJson
 from dither.errors import InputError
-
-if TYPE_CHECKING:
-    from dither.collector import StoreContents
 
 app = typer.Typer(help="Check, back up and restore a store.", no_args_is_help=True)
 Address = Annotated[
@@ -36,9 +34,7 @@ def _check(store: Address = "collector.db", as_json: AsJson = False) -> None:
 
     Example: dither store check --store collector.db
     """
-    from dither.collector import check_store
-
-    contents = check_store(store)
+    contents = collector.check_store(store)
     if as_json:
         print(json.dumps(vars(contents)))
     else:
@@ -60,9 +56,7 @@ def _backup(
 
     Example: dither store backup --store postgresql://dither@/dither -o monday.db
     """
-    from dither.collector import back_up
-
-    print(f"{output}: {_summary(back_up(store, output))}")
+    print(f"{output}: {_summary(collector.back_up(store, output))}")
 
 
 @app.command("restore", no_args_is_help=True)
@@ -88,12 +82,30 @@ def _restore(
 
     Example: dither store restore monday.db --store collector.db
     """
-    from dither.collector import restore_store
-
-    print(f"restored {_summary(restore_store(backup, store, plain_copy))}")
+    print(f"restored {_summary(collector.restore_store(backup, store, plain_copy))}")
 
 
-def _summary(contents: StoreContents) -> str:
+@app.command("restored", no_args_is_help=True)
+def _restored(
+    store: Annotated[
+        str, typer.Option("--store", help="a file (SQLite), or postgresql://USER@HOST/DATABASE")
+    ],
+) -> None:
+    """Record that a store was restored without Dither: by a PostgreSQL archive, a standby or a snapshot.
+
+    Devices then send the reports of open rounds again. 'backup' and 'restore' do this themselves.
+
+    Example: dither store restored --store postgresql://dither@/dither
+    """
+    opened = collector.open_store(store)
+    try:
+        opened.begin_epoch()
+    finally:
+        opened.close()
+    print("devices will send the reports of open rounds again; restart the collectors")
+
+
+def _summary(contents: collector.StoreContents) -> str:
     campaigns = f"{contents.campaigns:,} campaign{'' if contents.campaigns == 1 else 's'}"
     reports = f"{contents.reports:,} report{'' if contents.reports == 1 else 's'}"
     return f"{campaigns}, {reports}, layout {contents.layout}"

@@ -93,26 +93,14 @@ def submit(
     simulated = SimulatedFleet(seed, None if tokens is None else _read_tokens(tokens))
     path = f"{urlsplit(url).path.rstrip('/')}/v1/campaigns/{campaign}/reports"
     with closing(Connection(url)) as connection:
+        post = partial(connection.request, "POST", path)
         announcement = fetch_announcement(connection, url, campaign)
         codes = _codes(table, announcement, rows)
         left = _arrivals(announcement, len(codes), seed)
         while True:
             here, left = _who_comes(announcement, left)
-            people = (
-                person
-                for start in range(0, len(here), _BLOCK)
-                for person in codes[here[start : start + _BLOCK]].tolist()
-            )
-            sent = submit_round(
-                *(
-                    announcement,
-                    people,
-                    simulated,
-                    lambda body: connection.request("POST", path, body),
-                    batch,
-                ),
-                numbers=here,
-            )
+            people = _people(codes, here)
+            sent = submit_round(announcement, people, simulated, post, batch, numbers=here)
             assert announcement.plan is not None
             number = announcement.plan.round
             print(f"round {number}: {sent.participants:,} participants: {_counts(sent.results)}")
@@ -130,6 +118,12 @@ def submit(
             if announcement.plan is None:
                 print(f"campaign {campaign} is {announcement.state}", file=sys.stderr)
                 return
+
+
+def _people(codes: Codes | Floats, members: list[int]) -> Iterator[Sequence[float]]:
+    """The codes of some participants, a block at a time."""
+    for start in range(0, len(members), _BLOCK):
+        yield from codes[members[start : start + _BLOCK]].tolist()
 
 
 def _arrivals(announcement: Announcement, people: int, seed: int | None) -> list[int]:

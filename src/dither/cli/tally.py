@@ -34,6 +34,10 @@ def tally(
         str | None,
         typer.Option(help="address of Spark [default: as Spark is configured, else this machine]"),
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="a setting of Spark; may be repeated"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count exported reports: each id once across all files, without malformed reports.
@@ -43,10 +47,12 @@ def tally(
 
     Example: dither tally reports/campaign=ID/round=0 --plan reports/campaign=ID/round=0/plan.json -o tally.bin
     """
-    if master is not None and engine != "spark":
-        raise InputError("--master is for --engine spark", where="--master", value=master)
+    for option, given in (("--master", master), ("--conf", conf)):
+        if given and engine != "spark":
+            raise InputError(f"{option} is for --engine spark", where=option, value=given)
+    settings = _read_conf(conf or [])
     asked = _read_plan(plan)
-    counted = _count(paths, asked, engine, master)
+    counted = _count(paths, asked, engine, master, settings)
     if not counted.reports:
         reason = f"none of the {counted.malformed:,} reports is valid under this plan"
         raise InputError(f"{reason}; check PATHS and --plan", where="PATHS")
@@ -78,13 +84,30 @@ def tally(
         print(f"  tally   {output}")
 
 
-def _count(paths: list[str], plan: Plan, engine: str, master: str | None) -> Counted:
+def _read_conf(given: list[str]) -> dict[str, str]:
+    """Settings of Spark written as NAME=VALUE."""
+    settings = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if not (name.startswith("spark.") and equals):
+            raise InputError(
+                f"{setting!r} is no setting of Spark; write --conf spark.NAME=VALUE",
+                where="--conf",
+                value=setting,
+            )
+        settings[name] = value
+    return settings
+
+
+def _count(
+    paths: list[str], plan: Plan, engine: str, master: str | None, conf: dict[str, str]
+) -> Counted:
     if engine == "local":
         files = find_reports(paths, plan)
         return count_all(plan, read_reports(files), sum(file.rows for file in files))
     from dither.tally.spark import count_on_spark
 
-    return count_on_spark(paths, plan, master)
+    return count_on_spark(paths, plan, master, conf)
 
 
 def _read_plan(path: Path) -> Plan:

@@ -7,7 +7,7 @@
 """
 
 from dither.client.announcement import Announcement, read_announcement
-from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES, Device
+from dither.client.device import CAMPAIGN_BYTES, OUTBOX_BYTES, RESEND_DAYS, Device
 from dither.client.participant import (
     MAX_SLEEP,
     Participant,
@@ -24,6 +24,7 @@ __all__ = [
     "CAMPAIGN_BYTES",
     "MAX_SLEEP",
     "OUTBOX_BYTES",
+    "RESEND_DAYS",
     "Announcement",
     "Answer",
     "Connection",

@@ -50,6 +50,7 @@ class Announcement:
         plan: The plan of the open round; None if no round is open.
         title: The title; the name or the id if it has none.
         epsilon_reason: Why the protection is not stronger.
+        epoch: Changes when the collector was restored from a backup; empty if it never was.
         closes: The last day, or the instant (UTC), of the campaign.
         closes_at_reports: The number of reports at which the campaign closes.
         assignment: "arrival": a participant answers in the open round, once in the campaign.
@@ -76,6 +77,7 @@ class Announcement:
     wanted: int | None = None
     round_closes: float | None = None
     epsilon_reason: str = ""
+    epoch: str = ""
 
     def asks(self, token: bytes) -> bool:
         """Whether the open round asks the participant with this token."""
@@ -240,6 +242,7 @@ def _texts(body: JsonObject) -> JsonObject:
         "contact": check_text(
             "contact", body.get("contact", ""), limits.MAX_CONTACT, error=ReportError
         ),
+        "epoch": check_text("epoch", body.get("epoch", ""), limits.MAX_EPOCH, error=ReportError),
     }
     closes, round_closes = body.get("closes"), body.get("round_closes")
     if closes is not None and closing_text(closes, error=ReportError) != closes:

@@ -53,19 +53,27 @@ _ADDED = (
         # When the collector first said that it has no such campaign.
     ),
     ("campaigns", "drawn", "INTEGER"),  # 1 if this device drew the token itself
+    ("campaigns", "epoch", "TEXT NOT NULL DEFAULT ''"),  # the collector's, when last seen
+    ("outbox", "epoch", "TEXT"),  # the collector's when it acknowledged the report
+    ("outbox", "settled", "REAL"),  # the time of its acknowledgement
 )
 # The limit of waiting bytes for one server, so that a server that acknowledges nothing
 # does not block the others.
 OUTBOX_BYTES = 4 << 20
 # The limit for one campaign.
 CAMPAIGN_BYTES = 256 << 10
+# Days for which the bytes of an acknowledged report are kept: a collector that was restored
+# from a backup within this time gets them again. Longer serves older backups, and keeps the
+# report on the device for longer.
+RESEND_DAYS = 30
 
 
 @dataclass(frozen=True)
 class WaitingReport:
     """A report in the outbox, with the bytes of every attempt to send it.
 
-    `state` is "waiting", "acknowledged", "answered" (in another round) or "refused".
+    `state` is "waiting", "acknowledged", "answered" (in another round), "refused" or
+    "deleted" (by the participant).
     """
 
     campaign: str
@@ -129,6 +137,7 @@ class Device:
             # it expires late rather than early.
             self._run("UPDATE answers SET time = ? WHERE time IS NULL", self._now())
             self._secret = bytes(self._run("SELECT secret FROM device")[0][0])
+            self._forget_acknowledged()
 
     def close(self) -> None:
         """Close the file."""
@@ -337,7 +346,7 @@ class Device:
         query = (
             "SELECT coalesce(sum(length(body)), 0), coalesce(sum(length(body) * (o.campaign = ?)), 0) "
             "FROM outbox o JOIN campaigns c USING (campaign) "
-            "WHERE c.address IS (SELECT address FROM campaigns WHERE campaign = ?)"
+            "WHERE o.state = 'waiting' AND c.address IS (SELECT address FROM campaigns WHERE campaign = ?)"
         )
         for_server, for_campaign = self._run(query, campaign, campaign)[0]
         if for_server + len(body) > OUTBOX_BYTES or for_campaign + len(body) > CAMPAIGN_BYTES:
@@ -356,6 +365,23 @@ class Device:
         """All reports and their states; the bytes are dropped once a report is settled."""
         query = "SELECT campaign, round, body, state FROM outbox WHERE ? IS NULL OR campaign = ? ORDER BY campaign, round"
         return [WaitingReport(*row) for row in self._run(query, campaign, campaign)]
+
+    def note_epoch(self, announcement: Announcement) -> None:
+        """Send the open round's report again if the collector was restored since it was acknowledged.
+
+        Nothing is drawn and nothing is spent. A report of another plan is not sent: a restored
+        collector may ask something else in a round of the same number.
+        """
+        campaign, epoch, plan = announcement.campaign.hex(), announcement.epoch, announcement.plan
+        with self.transaction():
+            self._run("UPDATE campaigns SET epoch = ? WHERE campaign = ?", epoch, campaign)
+            if plan is None or self.answers_of(campaign, plan.round) != announcement.plan_digest:
+                return
+            self._run(
+                "UPDATE outbox SET state = 'waiting' WHERE campaign = ? AND round = ? "
+                "AND state = 'acknowledged' AND epoch <> ? AND length(body) > 0",
+                *(campaign, plan.round, epoch),
+            )
 
     def note_known(self, campaign: str, known: bool) -> float:
         """Record whether the collector has the campaign.
@@ -376,10 +402,36 @@ class Device:
         return now - float(rows[0][0]) if rows else 0.0
 
     def settle(self, waiting: WaitingReport, state: str) -> None:
-        """Record the final state of a report and drop its bytes."""
+        """Record the final state of a report and drop its bytes.
+
+        The bytes of an acknowledged report are kept for `RESEND_DAYS`.
+        """
+        of_round = (waiting.campaign, waiting.round)
         with self.transaction():
-            settled = "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?"
-            self._run(settled, state, b"", waiting.campaign, waiting.round)
+            if state != "acknowledged":
+                settled = "UPDATE outbox SET state = ?, body = ? WHERE campaign = ? AND round = ?"
+                self._run(settled, state, b"", *of_round)
+                return
+            self._run(
+                "UPDATE outbox SET state = ?, settled = ?, "
+                "epoch = (SELECT epoch FROM campaigns c WHERE c.campaign = outbox.campaign) "
+                "WHERE campaign = ? AND round = ?",
+                *(state, self._now(), *of_round),
+            )
+            self._forget_acknowledged()
+
+    def _forget_acknowledged(self) -> None:
+        """Drop acknowledged bytes that are older than `RESEND_DAYS` or more than `OUTBOX_BYTES`."""
+        kept = self._run(
+            "SELECT campaign, round, length(body), settled FROM outbox "
+            "WHERE state = 'acknowledged' AND length(body) > 0 ORDER BY settled DESC, round DESC"
+        )
+        since, total = self._now() - RESEND_DAYS * 86_400, 0
+        for campaign, number, length, settled in kept:
+            total += length
+            if total > OUTBOX_BYTES or settled is None or settled < since:
+                drop = "UPDATE outbox SET body = ? WHERE campaign = ? AND round = ?"
+                self._run(drop, b"", campaign, number)
 
     def _key(self, campaign: str, question: Question) -> bytes:
         """The memo's key: without the secret the file does not reveal which questions were answered."""

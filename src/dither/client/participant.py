@@ -24,13 +24,21 @@ from dither.reports.plan import LEVEL_BITS, level_of, pick
 from dither.schema import Attribute, Schema
 
 Result = Literal[
-    "acknowledged", "answered", "used-elsewhere", "waiting", "refused", "not-asked", "not-open"
+    "acknowledged",
+    "answered",
+    "used-elsewhere",
+    "waiting",
+    "refused",
+    "not-asked",
+    "not-open",
+    "deleted",
 ]
 # Seconds between attempts, in total per visit.
 MAX_SLEEP = 300.0
 # A collector that deleted a campaign looks like one with the wrong database, so "no such
 # campaign" ends a report only after this many days without another answer (decision 0017).
 UNKNOWN_CAMPAIGN_DAYS = 30
+_ENDED: dict[str, Result] = {"answered": "answered", "deleted": "deleted"}
 _LATER = (408, 425, 429, 500, 502, 503, 504, 507)
 
 
@@ -42,7 +50,7 @@ class TakePartResult:
         result: "answered" means that the collector counts this participant's answer in another
             round. "used-elsewhere" means that the collector stores a report with this ticket
             from another device; then nothing was drawn, spent or sent here. A "refused" report
-            was sent.
+            was sent. A "deleted" one was deleted by the participant.
         spent: The epsilon spent on the campaign so far.
         reason: The collector's reason, if any. If a later round asks this participant, it says
             so.
@@ -144,6 +152,7 @@ class Participant:
         self._slept = 0.0
         announcement = self.fetch_announcement()
         token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
+        self.device.note_epoch(announcement)
         came = self._come(announcement, token, record)
         rounds = self.device.answered_rounds(self.campaign)
         return replace(came, receipt=announcement.receipt(token, rounds[-1]) if rounds else "")
@@ -264,8 +273,39 @@ class Participant:
             elif waiting.state == "acknowledged":
                 last = None
             else:
-                last = self._taken("answered" if waiting.state == "answered" else "refused")
+                last = self._taken(_ENDED.get(waiting.state, "refused"))
         return last
+
+    def delete(self) -> bool:
+        """Delete this device's report of the open round at the collector, by its receipt.
+
+        The report is not sent again, and nothing else is drawn: what was spent stays spent. A
+        report whose round has closed is part of its tally and stays.
+
+        Returns:
+            Whether the collector has deleted it, or never stored it. False if there is none, or
+            its round is closed.
+
+        Raises:
+            Unreachable: The collector does not say; try again later.
+        """
+        self._slept = 0.0
+        announcement = self.fetch_announcement()
+        token = self.device.join(announcement, self._cap, self._token, self._server, self._moved)
+        open_round = None if announcement.plan is None else announcement.plan.round
+        mine = [r for r in self.device.outbox(self.campaign) if r.round == open_round]
+        if not mine:
+            return False
+        receipt = bytes.fromhex(announcement.receipt(token, mine[0].round))
+        answer = self._persist(lambda: self._transport("POST", self._address + "/delete", receipt))
+        deleted = None if answer is None else document(answer.body).get("deleted")
+        if answer is not None and answer.status == 200 and isinstance(deleted, bool):
+            self.device.settle(mine[0], "deleted")
+            return True
+        if answer is not None and answer.status == 409:
+            return False
+        status = "" if answer is None else f" (status {answer.status})"
+        raise Unreachable(f"the collector does not say whether the report is deleted{status}")
 
     def _answer(
         self, announcement: Announcement, plan: Plan, token: bytes, record: Mapping[str, object]

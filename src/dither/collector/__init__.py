@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dither.collector.answering import Question as Question
+    from dither.collector.answering import Releases as Releases
     from dither.collector.app import make_app as make_app
     from dither.collector.audit import acting as acting
     from dither.collector.backup import StoreContents as StoreContents
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dither.collector.keys import Keys as Keys
     from dither.collector.keys import Principal as Principal
     from dither.collector.keys import Sessions as Sessions
+    from dither.collector.live import LiveProgress as LiveProgress
     from dither.collector.metrics import Metrics as Metrics
     from dither.collector.pages import add_pages as add_pages
     from dither.collector.postgres import PostgresStore as PostgresStore
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
     from dither.collector.questions import Questions as Questions
     from dither.collector.serving import CollectorServer as CollectorServer
     from dither.collector.serving import JsonFormatter as JsonFormatter
+    from dither.collector.serving import Logging as Logging
     from dither.collector.serving import admin_key as admin_key
+    from dither.collector.serving import check_public_url as check_public_url
     from dither.collector.serving import listen as listen
     from dither.collector.serving import open_store as open_store
     from dither.collector.serving import serve as serve
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
     from dither.collector.store import StoreFull as StoreFull
     from dither.collector.store import StoreUnavailable as StoreUnavailable
     from dither.collector.store import StoreUntidy as StoreUntidy
+    from dither.collector.tallies import Epochs as Epochs
     from dither.collector.tallies import LocalTallies as LocalTallies
     from dither.collector.tallies import RebuiltTallies as RebuiltTallies
     from dither.collector.tallies import rebuild as rebuild
@@ -78,9 +83,12 @@ _HOMES = {
     "Collector": "collector",
     "CollectorServer": "serving",
     "Credential": "keys",
+    "Epochs": "tallies",
     "JsonFormatter": "serving",
     "Keys": "keys",
+    "LiveProgress": "live",
     "LocalTallies": "tallies",
+    "Logging": "serving",
     "Metrics": "metrics",
     "Move": "store",
     "NewCampaign": "spec",
@@ -96,6 +104,7 @@ _HOMES = {
     "QueueFull": "writer",
     "RateLimitFilter": "problems",
     "RebuiltTallies": "tallies",
+    "Releases": "answering",
     "RetrySpread": "problems",
     "Row": "store",
     "Sessions": "keys",
@@ -118,6 +127,7 @@ _HOMES = {
     "admin_key": "serving",
     "listen": "serving",
     "back_up": "backup",
+    "check_public_url": "serving",
     "check_store": "backup",
     "make_app": "app",
     "make_release": "finished",

@@ -103,6 +103,7 @@ class Summary:
     closes: str | None
     closes_at_reports: int | None
     assignment: str
+    language: str
 
 
 @dataclass(frozen=True)
@@ -563,6 +564,7 @@ def _summary(live: Live) -> Summary:
         closes=spec.closes,
         closes_at_reports=spec.closes_at_reports,
         assignment=spec.assignment,
+        language=spec.language,
     )
 
 

@@ -33,6 +33,7 @@ import narwhals as nw
 from dither.checks import check_choice
 from dither.collector import limits
 from dither.collector.campaigns import CountedElsewhere, read_counted
+from dither.collector.exploring import Explored, View, explore
 from dither.collector.finished import zip_release
 from dither.errors import DitherError, ParameterError, ReportError, TableError
 from dither.release import Release, load_release
@@ -140,7 +141,7 @@ class OutOfMemory:
 
 
 FileJob = DraftSchema | ReadTally
-ReleaseJob = Question | Report | Replicates
+ReleaseJob = Question | View | Report | Replicates
 Job = ReleaseJob | FileJob
 
 
@@ -197,7 +198,7 @@ def _read_archive(data: bytes) -> tuple[Release, int]:
 
 def _do(
     job: ReleaseJob, held: _HeldRelease, data: bytes | None
-) -> Answer | AnswerTable | ReportBody | bytes:
+) -> Answer | AnswerTable | Explored | ReportBody | bytes:
     """A job's result, detached from the release."""
     if isinstance(job, Replicates):
         assert data is not None
@@ -206,6 +207,8 @@ def _do(
         return zip_release(_read_archive(data)[0].with_replicates(job.count))
     if isinstance(job, Report):
         return held.release.content.report(held.release)
+    if isinstance(job, View):
+        return explore(job, held.release, held.questions)
     answer = _answer(job, held)
     if isinstance(answer, Answer):
         return replace(answer, _quantity=None, _source=None)

@@ -36,7 +36,7 @@ from dither.collector.problems import (
 )
 from dither.collector.releases import release_routes
 from dither.collector.rounds import PublicCampaign
-from dither.collector.store import Outcome
+from dither.collector.store import Deletion, Outcome
 from dither.errors import DitherError
 from dither.release.pages import render_page
 from dither.reports import limits as wire_limits
@@ -77,6 +77,13 @@ class LookupResult:
     stored: bool
 
 
+@dataclass(frozen=True)
+class DeletionResult:
+    """Whether a report with the given id was deleted; false if none was stored."""
+
+    deleted: bool
+
+
 _REPEATED: dict[int | str, JsonObject] = {
     200: {"model": UploadResults, "description": "All were stored before, with the same bytes"}
 }
@@ -112,7 +119,11 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
         telemetry=_NO_TELEMETRY,
     )
     # The most frequent requests match first.
-    app.router.routes[:0] = [_upload_route(collector), _lookup_route(collector)]
+    app.router.routes[:0] = [
+        _upload_route(collector),
+        _lookup_route(collector),
+        _deletion_route(collector),
+    ]
     app.include_router(_public_routes(collector))
     app.include_router(operator_routes(collector, access))
     app.include_router(release_routes(collector, access))
@@ -122,7 +133,7 @@ def make_app(collector: Collector, admin_key: str, pages: Pages | None = None) -
     app.add_exception_handler(Exception, _bug)
     if pages is not None:
         pages(app, collector)
-    return Edge(app, collector.metrics)
+    return Edge(app, collector.metrics, collector.origins)
 
 
 class _PlainRoute(APIRoute):
@@ -188,12 +199,7 @@ def _lookup_route(collector: Collector) -> APIRoute:
         never issued, not yet used, or belong to another campaign get the same answer. The id
         is sent in the body because proxies log addresses.
         """
-        report_id = await read_body(request, wire_limits.REPORT_ID_BYTES)
-        if len(report_id) != wire_limits.REPORT_ID_BYTES:
-            raise Problem(
-                "bad-request",
-                f"the body must be a report's id, {wire_limits.REPORT_ID_BYTES} bytes",
-            )
+        report_id = await _read_report_id(request)
         return json_response({"stored": await collector.is_stored(campaign, report_id)}, 200)
 
     return _PlainRoute(
@@ -205,6 +211,39 @@ def _lookup_route(collector: Collector) -> APIRoute:
         responses=DOCUMENTED,
         openapi_extra=takes_bytes(BYTES),
     )
+
+
+def _deletion_route(collector: Collector) -> APIRoute:
+    async def delete(request: Request, campaign: str) -> Response:
+        """Delete a report by its receipt while its round is open. Safe to repeat.
+
+        The body is the report's id, 32 bytes, of any media type: it is a hash of the token, so
+        only the participant and the operator know it. `deleted` is false if no report has this
+        id. 409 `round-closed` once the round's tally was taken: the report is part of it.
+        """
+        result = await collector.delete_report(campaign, await _read_report_id(request))
+        if result in (Deletion.ROUND_CLOSED, Deletion.ROUND_CLOSING):
+            raise Problem(result.value, "the report's round takes no changes")
+        return json_response({"deleted": result is Deletion.DELETED}, 200)
+
+    return _PlainRoute(
+        "/v1/campaigns/{campaign}/delete",
+        delete,
+        methods=["POST"],
+        tags=["participants"],
+        response_model=DeletionResult,
+        responses=DOCUMENTED,
+        openapi_extra=takes_bytes(BYTES),
+    )
+
+
+async def _read_report_id(request: Request) -> bytes:
+    report_id = await read_body(request, wire_limits.REPORT_ID_BYTES)
+    if len(report_id) != wire_limits.REPORT_ID_BYTES:
+        raise Problem(
+            "bad-request", f"the body must be a report's id, {wire_limits.REPORT_ID_BYTES} bytes"
+        )
+    return report_id
 
 
 def _public_routes(collector: Collector) -> APIRouter:

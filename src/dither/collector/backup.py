@@ -126,6 +126,7 @@ def restore_store(backup: Path, address: str, plain_copy: bool = False) -> Store
         contents = _contents(source)
         target.execute(sa.delete(layout.keys))
         _copy_tables(source, target)
+        layout.begin_epoch(target)
         note(target, "restore", detail=f"{contents.reports:,} reports from a backup")
     return contents
 
@@ -186,6 +187,10 @@ def _vacuum_into(source: Path, new: Path) -> None:
         forget_running(copy)
         for table in _NOT_COPIED:
             copy.execute(f"DELETE FROM {table.name}")
+        copy.execute(
+            "INSERT OR REPLACE INTO facts (name, value) VALUES (?, ?)",
+            (layout.EPOCH, secrets.token_hex(8)),
+        )
         copy.commit()
     finally:
         copy.close()
@@ -199,6 +204,7 @@ def _copy_to_file(address: str, new: Path) -> None:
             _contents(source)
             layout.bring_up_to_date(target)
             _copy_tables(source, target)
+            layout.begin_epoch(target)
     finally:
         engine.dispose()
 

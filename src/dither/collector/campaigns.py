@@ -533,7 +533,8 @@ class Campaigns:
         current = None
         if stored.state is State.OPEN:
             current = open_round(stored, spec, rounds[stored.round])
-        return Live(stored, spec, rounds, current, announcement(stored, spec, current))
+        public = announcement(stored, spec, current, self._store.epoch())
+        return Live(stored, spec, rounds, current, public)
 
 
 def _step(stored: StoredCampaign, to_state: State, round_state: str | None = None) -> Move:

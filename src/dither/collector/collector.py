@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -25,6 +25,7 @@ from dither.collector.publications import Publications
 from dither.collector.questions import Questions
 from dither.collector.store import (
     Batch,
+    Deletion,
     Outcome,
     State,
     Store,
@@ -123,6 +124,7 @@ class Collector:
         undo_seconds: How long a closing by date can be undone.
         public_url: The address that participants and readers use. Pages never repeat a
             Host header instead.
+        origins: Origins of other sites whose pages may show surveys of this collector.
     """
 
     def __init__(
@@ -133,11 +135,13 @@ class Collector:
         clock: Callable[[], float] = time.time,
         public_url: str | None = None,
         undo_seconds: float = limits.UNDO_SECONDS,
+        origins: Sequence[str] = (),
     ) -> None:
         self.clock = DatabaseClock(store, clock)
         self.clock.check()
         self.store = store
         self.public_url = public_url
+        self.origins = tuple(origins)
         self.writer: Writer[_Waiter] = Writer(
             store,
             _deliver,
@@ -170,6 +174,7 @@ class Collector:
         self.stopped = False  # everything queued is written and the store is closed
         self._waiters: set[_Waiter] = set()
         self._lookups = _Lookups(store)
+        self._deletions = 0  # devices that wait for one
         self._check: Future[None] | None = None
         self._next_measure = 0.0
         self._refresh: Future[None] | None = None
@@ -217,6 +222,39 @@ class Collector:
         """Return whether a report of the campaign with this id was committed."""
         await self.find(campaign)
         return await self._lookups.is_stored(campaign, report_id)
+
+    async def delete_report(self, campaign: str, report_id: bytes) -> Deletion:
+        """Delete one report of the open round; return after the commit.
+
+        Raises:
+            QueueFull: Too many participants delete at once.
+            StoreUnavailable: The store did not answer in time; ask again.
+        """
+        live = await self.find(campaign)
+        if self._deletions >= limits.MAX_DELETIONS:
+            raise QueueFull(f"{limits.MAX_DELETIONS} deletions are already waiting; ask again")
+        self._deletions += 1
+        delete = partial(self._delete_report, campaign, live.stored.round, report_id)
+        task = _in_background(partial(self.writer.call, delete), "dither-delete")
+        try:
+            async with asyncio.timeout(limits.UPLOAD_SECONDS):
+                return await asyncio.wrap_future(task)
+        except TimeoutError:
+            raise _no_answer() from None
+        finally:
+            self._deletions -= 1
+
+    def _delete_report(self, campaign: str, number: int, report_id: bytes) -> Deletion:
+        """Delete in the writing thread, where running counts can be dropped between commits."""
+        try:
+            result, number = self.store.delete_report(campaign, report_id)
+        except Exception:
+            self._commit_unknown(Batch(campaign, number, ()))
+            raise
+        if result is Deletion.DELETED:
+            self._commit_unknown(Batch(campaign, number, ()))
+            self.metrics.deleted.inc()
+        return result
 
     async def find(self, campaign: str) -> Live:
         """Return a campaign, including one that another collector has just created."""

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import resource
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from http import HTTPStatus
 from typing import Any
@@ -52,6 +53,8 @@ _PARTICIPANTS = "/v1/campaigns/"
 OPERATOR = "/v1/admin/"
 _UPLOAD = "/console/new/file"  # a curator's schema or table, read after the session is checked
 _CROSS_ORIGIN = [(b"access-control-allow-origin", b"*")]
+# What the survey element of another site loads, beside the participants' API.
+_EMBEDDED = re.compile(r"/scripts/[\w.-]+|/c/[0-9a-f]{32}/survey", re.ASCII)
 _PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-headers", b"content-type"),
@@ -86,18 +89,35 @@ async def read_body(request: Request, most: int = wire_limits.BODY_BYTES) -> byt
 class Edge:
     """Wraps the application: limits bodies, adds cross-origin headers, counts responses."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, origins: Sequence[str] = ()) -> None:
         self._app = app
         self._metrics = metrics
+        self._origins = {origin.encode() for origin in origins}
         self._held = 0  # bytes of all bodies in memory
         self.interrupted = 0  # operators' requests that the shutdown cancelled
+
+    def _cross_origin(self, scope: Scope, participants: bool) -> list[tuple[bytes, bytes]]:
+        """Return the headers that let pages of other origins read an answer.
+
+        Without listed origins every page may take part with the API, and none can load the
+        survey element. With them, both are for the listed origins only.
+        """
+        if not self._origins:
+            return _CROSS_ORIGIN if participants else []
+        if not participants and _EMBEDDED.fullmatch(scope["path"]) is None:
+            return []
+        origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+        varies = [(b"vary", b"origin")]
+        if origin not in self._origins:
+            return varies
+        return [(b"access-control-allow-origin", origin), *varies]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         participants = scope["path"].startswith(_PARTICIPANTS)
-        extra = EVERYWHERE + (_CROSS_ORIGIN if participants else [])
+        extra = EVERYWHERE + self._cross_origin(scope, participants)
         status, ended, received = 0, False, 0
 
         async def answer(message: Message) -> None:

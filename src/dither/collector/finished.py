@@ -118,7 +118,7 @@ def _number_release(
     partition = None
     if isinstance(machine, HistogramMachine):
         asked = [Consumer(each.name, each.edges) for each in schema]
-        partition = union([*machine.consumers, *asked], machine.low, machine.high)
+        partition = union([*machine.consumers, *asked], machine.low, machine.high, machine.unit)
     return Release.from_number(
         machine,
         call,

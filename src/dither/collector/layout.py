@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from secrets import token_hex
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -30,6 +31,8 @@ UNTIDIED = "untidied round "
 REPORTS_DELETED = "reports deleted "
 # With the campaign's id, the name of the day on which it was finalised.
 FINALISED = "finalised "
+# The random name of the restore that made this store; none if it was never restored.
+EPOCH = "epoch"
 
 tables = sa.MetaData()
 _filled = partial(sa.Column, nullable=False)
@@ -81,7 +84,8 @@ reports = sa.Table(
     sqlite_with_rowid=False,
     postgresql_partition_by="LIST (round_key)",
 )
-# What each of several collectors counted of an open round in one epoch; null until published.
+# What each of several collectors counted of an open round in one epoch, null until published;
+# in epochs -2 and -1 numbers of reports by question (see tallies.py), merged at the closing.
 running = sa.Table(
     "running",
     tables,
@@ -219,6 +223,12 @@ _STEPS: dict[int, Callable[[Connection], None]] = {
     2: _from_2_to_3,
     3: _from_3_to_4,
 }
+
+
+def begin_epoch(connection: Connection) -> None:
+    """Name a restore, so that devices send again what was acknowledged before it."""
+    connection.execute(sa.delete(facts).where(facts.c.name == EPOCH))
+    connection.execute(sa.insert(facts).values(name=EPOCH, value=token_hex(8)))
 
 
 def clear_untidied(connection: Connection, keys: Sequence[int]) -> None:

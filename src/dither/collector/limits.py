@@ -19,6 +19,7 @@ READER_SECONDS = 3.0  # how long tidying waits for other sessions that read
 # Uploads and lookups.
 UPLOAD_SECONDS = 10.0  # how long an upload waits for its commit
 READY_SECONDS = 5.0  # how long a health check or a refresh waits for the store
+MAX_DELETIONS = 50  # of single reports that may wait; each holds a thread
 MAX_LOOKUPS = 1_000  # devices that may wait to learn whether a report is stored
 TOKEN_BLOCK = 2_000  # tokens stored in one transaction; uploads wait for at most one block
 

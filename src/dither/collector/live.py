@@ -1,9 +1,10 @@
 """Progress of campaigns for operators: one computation and one set of bytes for all watchers.
 
 A watched campaign is looked at every `PROGRESS_SECONDS`; less often if there are many watchers,
-so that all streams together carry `EVENTS_PER_SECOND`: uploads have priority. Its reports are
-counted in the database for at most `COUNT_SHARE` of the time; between two counts, those that
-this process stores are added to the last one. A change of state or round is sent at once. An event is encoded once and written to
+so that all streams together carry `EVENTS_PER_SECOND`: uploads have priority. The store is
+asked for its numbers for at most `COUNT_SHARE` of the time; in between, reports that this
+process stores are added to the last numbers. A store that no other process writes is asked
+once. A change of state or round is sent at once. An event is encoded once and written to
 every connection directly. Events carry counts and states, no report and no time. Refused
 reports are counted in memory since the start of this process; they are never stored.
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections import Counter
@@ -375,7 +377,9 @@ class LiveProgress:
         begun = self._clock()
         counted = self._store.answers(campaign, number, in_turn)
         ended = self._clock()
-        next_count = ended + (ended - begun) / limits.COUNT_SHARE
+        next_count = math.inf  # this process alone writes, so it never counts again
+        if self._store.shared:  # others' reports
+            next_count = ended + (ended - begun) / limits.COUNT_SHARE
         with self._guard:
             if self._since.get(key) is since:
                 self._running[key] = _RunningCount(counted, since, next_count)

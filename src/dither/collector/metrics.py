@@ -66,6 +66,9 @@ class Metrics:
         )
         queue = Gauge("dither_queue_reports", "Reports that wait to be written.", registry=own)
         queue.set_function(waiting)
+        self.deleted = Counter(
+            "dither_reports_deleted", "Reports that participants deleted.", registry=own
+        )
         self.mismatches = Counter(
             "dither_tally_mismatches",
             "Running tallies that differed from the stored reports.",

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from dither.collector import limits
 from dither.collector.answering import Question, digest_of
 from dither.collector.audit import note
+from dither.collector.exploring import Explored, View
 from dither.collector.layout import Transaction, campaigns, publications
 from dither.collector.problems import Problem
 from dither.collector.questions import Questions
@@ -245,6 +246,15 @@ class Publications:
     def ask(self, found: Published, question: Question) -> Answer | AnswerTable:
         """The answer to a question, with its interval."""
         return self._questions.answer(found.digest, question, lambda: self.archive(found))
+
+    def explore(self, found: Published, view: View) -> Explored:
+        """The figures of a view of the explorer; those of the whole release are kept."""
+
+        def make() -> Explored:
+            return self._questions.explore(found.digest, view, lambda: self.archive(found))
+
+        # Readers choose the other views, so that keeping them could push out what is kept.
+        return self._keep("overview", found, make) if view == View() else make()
 
     def _keep(self, kind: str, found: Published, make: Callable[[], T]) -> T:
         """Made once for each release, of which the latest few are kept."""

@@ -33,6 +33,7 @@ from dither.collector.answering import (
     Report,
 )
 from dither.collector.campaigns import CountedElsewhere
+from dither.collector.exploring import Explored, View
 from dither.collector.problems import Problem
 from dither.errors import DitherError, ParameterError
 from dither.release.query import Answer, AnswerTable
@@ -131,6 +132,12 @@ class Questions:
         """Answer a question about a release; `fetch` loads its bytes if they are needed."""
         found = self._in_turn(digest, question, fetch, limits.QUESTION_SECONDS)
         assert isinstance(found, Answer | AnswerTable)
+        return found
+
+    def explore(self, digest: str, view: View, fetch: Callable[[], bytes]) -> Explored:
+        """The figures of a view of the explorer."""
+        found = self._in_turn(digest, view, fetch, limits.QUESTION_SECONDS)
+        assert isinstance(found, Explored)
         return found
 
     def report(self, digest: str, fetch: Callable[[], bytes]) -> ReportBody:

@@ -97,7 +97,9 @@ class PublicCampaign:
     round asks (`plan`; null if no round is open). The round closes automatically at `wanted`
     reports, or at the time `round_closes` in seconds since 1970. `consumers` receive
     histograms of a number, each with its own bins; null for other methods. `epsilon_reason`
-    says why the protection is not stronger, in the operator's words.
+    says why the protection is not stronger, in the operator's words. `epoch` changes when the
+    store was restored from a backup: devices then send again what was acknowledged before.
+    All texts are in `language`; the collector's page also has the campaign's other languages.
     """
 
     format: Literal["dither-campaign-1"]
@@ -120,6 +122,8 @@ class PublicCampaign:
     wanted: int | None
     round_closes: float | None
     consumers: list[JsonObject] | None
+    epoch: str
+    language: str
 
 
 def open_round(
@@ -139,7 +143,9 @@ def open_round(
     )
 
 
-def announcement(stored: StoredCampaign, spec: CampaignSpec, current: OpenRound | None) -> bytes:
+def announcement(
+    stored: StoredCampaign, spec: CampaignSpec, current: OpenRound | None, epoch: str = ""
+) -> bytes:
     """Return what a participant reads: who asks, what, at which epsilon, and the open plan."""
     document = PublicCampaign(
         format="dither-campaign-1",
@@ -155,12 +161,14 @@ def announcement(stored: StoredCampaign, spec: CampaignSpec, current: OpenRound 
         epsilon=spec.epsilon,
         participation=spec.participation,
         assignment=spec.assignment,
-        schema=spec.schema.to_json(),
+        schema=spec.schema.in_language(spec.language).to_json(),
         schema_fingerprint=spec.schema.fingerprint,
         start=0.0 if current is None else current.start,
         plan=None if current is None else current.plan.to_json(),
         wanted=None if current is None else current.wanted,
         round_closes=None if current is None else current.closes,
+        epoch=epoch,
         consumers=spec.consumers,  # type: ignore[arg-type]  # as `begin` completed them
+        language=spec.language,
     )
     return json.dumps(vars(document), separators=(",", ":")).encode()

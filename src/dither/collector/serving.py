@@ -29,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -127,8 +127,8 @@ def admin_key(file: Path) -> str:
     return key
 
 
-def check_public_url(given: str | None) -> str | None:
-    """Check the public address, `https://HOST[:PORT]`; return it without a trailing slash."""
+def check_public_url(given: str | None, option: str = "--public-url") -> str | None:
+    """Check a public address, `https://HOST[:PORT]`; return it without a trailing slash."""
     if not given:  # an empty environment variable counts as none
         return None
     try:
@@ -142,7 +142,7 @@ def check_public_url(given: str | None) -> str | None:
         valid = False
     if not valid or not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", given, re.ASCII):
         words = "is not an address such as https://survey.example.org"
-        raise InputError(f"--public-url {given[:200]!r} {words}", where="--public-url", value=given)
+        raise InputError(f"{option} {given[:200]!r} {words}", where=option, value=given)
     return given.rstrip("/")
 
 
@@ -291,6 +291,7 @@ def serve(
     pages: Pages | None = None,
     public_url: str | None = None,
     logs: Logging | None = None,
+    origins: Sequence[str] = (),
 ) -> None:
     """Serve until SIGTERM or SIGINT, then return.
 
@@ -309,6 +310,7 @@ def serve(
         pages: Adds pages for people.
         public_url: The address that participants and readers use.
         logs: What is logged.
+        origins: Origins of other sites whose pages may show surveys.
     """
     logs = logs or Logging()
     logs.start()
@@ -317,7 +319,9 @@ def serve(
     for name in ("uvicorn.error", "asyncio", "dither.collector.app"):
         logging.getLogger(name).addFilter(limited)
     bounds = limits.ConnectionLimits(most=room_for_connections(connections))
-    collector = Collector(open_store(store), queue_reports, counters, public_url=public_url)
+    collector = Collector(
+        open_store(store), queue_reports, counters, public_url=public_url, origins=origins
+    )
     # Without its own configuration, uvicorn's lines have the same format as all others.
     more: dict[str, Any] = {"log_config": None} if logs.as_json else {}
     server = CollectorServer(collector, key, bounds, say, pages=pages, **more)
@@ -425,6 +429,7 @@ class _Work:
     pages: Pages | None
     public_url: str | None
     logs: Logging
+    origins: Sequence[str]
 
 
 @dataclass
@@ -470,6 +475,7 @@ def serve_workers(
     pages: Pages | None = None,
     public_url: str | None = None,
     logs: Logging | None = None,
+    origins: Sequence[str] = (),
 ) -> None:
     """Serve with `count` processes until SIGTERM or SIGINT; print the address when all listen.
 
@@ -486,7 +492,10 @@ def serve_workers(
         opened.close()
     counters = Path(tempfile.mkdtemp(prefix="dither-counters-"))
     workers = _Workers(
-        _Work(store, key, sockets, queue_reports, connections, counters, pages, public_url, logs)
+        _Work(
+            *(store, key, sockets, queue_reports, connections, counters, pages, public_url, logs),
+            origins,
+        )
     )
 
     def stop(number: int, frame: object) -> None:
@@ -561,6 +570,7 @@ def _worker(work: _Work, pipe: Connection) -> None:
             pages=work.pages,
             public_url=work.public_url,
             logs=work.logs,
+            origins=work.origins,
         )
     except DitherError as error:
         log.error("a worker cannot start: %s", error)

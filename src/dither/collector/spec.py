@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Annotated, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields, replace
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -23,14 +23,16 @@ from pydantic import (
     PlainValidator,
     TypeAdapter,
     ValidationError,
+    model_validator,
 )
 from pydantic import WithJsonSchema as Described
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
+from pydantic_core import ArgsKwargs, PydanticCustomError
 from scipy.special import bdtrc, ndtr
 
 from dither.checks import check_text
 from dither.errors import ParameterError, PrivacyError
+from dither.languages import LANGUAGES, SOURCE
 from dither.methods import DEFAULT, HISTOGRAMS, MethodRun, start
 from dither.methods.histogram.machine import HistogramMachine
 from dither.randomness import public_seed
@@ -111,6 +113,15 @@ def _closing(value: str | None) -> str | None:
         ) from None
 
 
+def _language(value: str) -> str:
+    """Refuse a language that the pages do not speak."""
+    if value not in LANGUAGES:
+        raise PydanticCustomError(
+            "language", "{message}", {"message": f"must be one of {', '.join(LANGUAGES)}"}
+        )
+    return value
+
+
 def _read_schema(value: object) -> Schema:
     return value if isinstance(value, Schema) else schema_from_json(value)
 
@@ -120,6 +131,13 @@ PlainText = Annotated[str, AfterValidator(_plain)]
 Line = Annotated[PlainText, AfterValidator(_line)]
 _Prose = Annotated[str, Field(max_length=wire_limits.MAX_PURPOSE), AfterValidator(_prose)]
 Closing = Annotated[str | None, AfterValidator(_closing)]
+TextName = Literal["title", "purpose", "epsilon_reason"]
+TEXTS: tuple[TextName, ...] = get_args(TextName)
+_SPOKEN = Described(
+    {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]}
+)
+_Title = Annotated[Line, Field(max_length=wire_limits.MAX_TITLE), _SPOKEN]
+_Purpose = Annotated[_Prose, _SPOKEN]
 _PlainValue = Annotated[
     object, AfterValidator(_plain), Described({"type": ["string", "number", "boolean", "null"]})
 ]
@@ -132,13 +150,24 @@ _SCHEMA = {
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
+class Texts:
+    """A campaign's texts in another language than its own; an empty one is not translated."""
+
+    title: _Title = ""
+    purpose: _Purpose = ""
+    epsilon_reason: _Purpose = ""
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class CampaignSpec:
     """The specification of a campaign.
 
     `seed` is used for the fit and the synthetic rows; participants draw their own noise. With
     `assignment` "arrival", participants are asked in the open round; with "token", each token
     belongs to one round, as in stored campaigns of earlier versions, which lack this field.
-    Participants read `title`, `purpose` and `contact`. The campaign closes automatically
+    Participants read `title`, `purpose` and `contact`,
+    in `language`, and in the other languages that `translations` and the schema's texts have;
+    a request may also give each of these texts as {language: text}. The campaign closes automatically
     after the day `closes` (UTC; or at that instant), or at `closes_at_reports` reports.
     `listed` shows it on the first page while it is open. `consumers` name who receives which
     bins of a number: each a number of bins, edges, or an object with name, bins, width or
@@ -160,9 +189,9 @@ class CampaignSpec:
     seed: Whole | None = None
     participation: Participation = "open"
     holdout: Annotated[float, Field(strict=True, ge=0, lt=1)] = 0.0
-    title: Annotated[Line, Field(max_length=wire_limits.MAX_TITLE)] = ""
-    purpose: _Prose = ""
-    epsilon_reason: _Prose = ""
+    title: _Title = ""
+    purpose: _Purpose = ""
+    epsilon_reason: _Purpose = ""
     contact: Annotated[Line, Field(max_length=wire_limits.MAX_CONTACT)] = ""
     assignment: Assignment = "token"
     closes: Closing = None
@@ -172,6 +201,48 @@ class CampaignSpec:
     listed: Annotated[bool, Field(strict=True)] = False
     consumers: Consumers = None
     delete_reports_after: Annotated[int, Field(strict=True, ge=0, le=36_500)] | None = None
+    language: Annotated[str, AfterValidator(_language)] = SOURCE
+    translations: dict[Annotated[str, AfterValidator(_language)], Texts] = field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_texts(cls, data: Any) -> Any:
+        """Put texts that are given as {language: text} into `translations`."""
+        given = data.kwargs if isinstance(data, ArgsKwargs) else data
+        if not isinstance(given, Mapping):
+            return data
+        spoken = {name: given[name] for name in TEXTS if isinstance(given.get(name), Mapping)}
+        translations = given.get("translations") or {}
+        if not spoken or not isinstance(translations, Mapping):
+            return data
+        if not all(isinstance(texts, Mapping) for texts in translations.values()):
+            return data
+        out = {**given, "translations": {code: dict(t) for code, t in translations.items()}}
+        for name, texts in spoken.items():
+            own = given.get("language", SOURCE)
+            first = next(iter(texts.values()), "")
+            out[name] = texts.get(own, first)
+            for code, text in texts.items():
+                if code != own:
+                    out["translations"].setdefault(code, {})[name] = text
+        return out
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which participants can read it, its own first."""
+        others = (*self.translations, *self.schema.languages)
+        return tuple(dict.fromkeys((self.language, *(c for c in others if c in LANGUAGES))))
+
+    def text(self, name: TextName, *languages: str) -> str:
+        """Return title, purpose or reason in the first of these languages that it has."""
+        for language in languages:
+            if language == self.language:
+                break
+            if language in self.translations and getattr(self.translations[language], name):
+                return str(getattr(self.translations[language], name))
+        return str(getattr(self, name))
 
     @classmethod
     def from_json(cls, data: object) -> Self:
@@ -189,9 +260,12 @@ class CampaignSpec:
         """Return the call record from which a campaign like this can be created.
 
         It lacks the schema and the consumers, which are files of the release's folder, and
-        `listed` and `delete_reports_after`, which do not affect the release.
+        `listed`, `delete_reports_after` and the languages, which do not affect the release.
         """
-        left_out = ("schema", "consumers", "listed", "delete_reports_after")
+        left_out = (
+            *("schema", "consumers", "listed", "delete_reports_after"),
+            *("language", "translations"),
+        )
         values = {
             f.name: getattr(self, f.name) for f in fields(CampaignSpec) if f.name not in left_out
         }

@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, partial
@@ -21,9 +22,11 @@ from dither.collector import limits
 from dither.collector.audit import AuditLog, note
 from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
+    EPOCH,
     FINALISED,
     REPORTS_DELETED,
     UNTIDIED,
+    begin_epoch,
     bring_up_to_date,
     campaigns,
     clear_untidied,
@@ -38,6 +41,7 @@ from dither.collector.layout import (
 from dither.collector.publications import PublicationTable
 from dither.collector.store import (
     Batch,
+    Deletion,
     InTurn,
     Move,
     Outcome,
@@ -166,6 +170,12 @@ class SqlStore(ABC):
 
     def _adding(self, connection: Connection, batch: Batch, key: int, epoch: int) -> None:  # noqa: B027
         """Record that this process adds to a round in this epoch, in this transaction."""
+
+    def _count_change(self, connection: Connection, key: int, change: Mapping[int, int]) -> None:  # noqa: B027
+        """Add to the kept counts of a round's reports by question, in this transaction."""
+
+    def _deleting(self, connection: Connection, key: int, epoch: int) -> None:  # noqa: B027
+        """Record that running tallies of this epoch count a report that is deleted."""
 
     def await_change(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -454,6 +464,7 @@ class SqlStore(ABC):
         if not first:
             return
         inserted = self._insert_new(connection, key, sorted(first.values()))
+        self._count_change(connection, key, Counter(first[each].question for each in inserted))
         older = [report_id for report_id in first if report_id not in inserted]
         repeats += [(*places[report_id], first[report_id]) for report_id in older]
         stored = {report_id: first[report_id] for report_id in inserted}
@@ -504,6 +515,39 @@ class SqlStore(ABC):
             # The table of all rounds: one round's own table may be deleted at any moment.
             query = sa.select(c.report_id).where(c.round_key.in_(keys), c.report_id.in_(_IDS))
             return {row.report_id for row in _select_ids(connection, query, ids)}
+
+    def delete_report(self, campaign: str, report_id: bytes) -> tuple[Deletion, int]:
+        c = reports.c
+        of_campaign = sa.select(rounds.c.key, rounds.c.number).where(rounds.c.campaign == campaign)
+        with self._write(limits.ANSWER_SECONDS) as connection:
+            numbers = {r.key: r.number for r in connection.execute(of_campaign)}
+            stored = sa.select(c.round_key, c.question).where(
+                c.round_key.in_(numbers), c.report_id == report_id
+            )
+            found = connection.execute(stored).one_or_none()
+            if found is None:
+                return Deletion.ABSENT, -1
+            key = found.round_key
+            at = {"campaign": campaign, "number": numbers[key]}
+            round_ = connection.execute(self._round_to_add, at).one()
+            if round_.state != "open":
+                closing = round_.state == "closing"
+                return Deletion.ROUND_CLOSING if closing else Deletion.ROUND_CLOSED, numbers[key]
+            self._deleting(connection, key, round_.epoch)
+            row = (c.round_key == key, c.report_id == report_id)
+            if connection.execute(sa.delete(reports).where(*row)).rowcount != 1:
+                return Deletion.ABSENT, numbers[key]  # another collector was faster
+            self._count_change(connection, key, {found.question: -1})
+            return Deletion.DELETED, numbers[key]
+
+    def epoch(self) -> str:
+        with self._read(limits.ANSWER_SECONDS) as connection:
+            return _fact(connection, EPOCH) or ""
+
+    def begin_epoch(self) -> None:
+        with self._write(limits.WORK_SECONDS) as connection:
+            begin_epoch(connection)
+            note(connection, "restored", detail="marked as restored outside Dither")
 
     def count(self, campaign: str, number: int) -> int:
         key = self.round_key(campaign, number)

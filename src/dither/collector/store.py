@@ -75,6 +75,15 @@ class Outcome(StrEnum):
         return self in (Outcome.STORED, Outcome.DUPLICATE)
 
 
+class Deletion(StrEnum):
+    """The result of deleting one report by its receipt."""
+
+    DELETED = "deleted"
+    ABSENT = "absent"
+    ROUND_CLOSED = "round-closed"
+    ROUND_CLOSING = "round-closing"
+
+
 class Row(NamedTuple):
     """A report as it is stored."""
 
@@ -309,6 +318,19 @@ class Store(Protocol):
 
     def stored_among(self, campaign: str, ids: Sequence[bytes]) -> set[bytes]:
         """Return the ids that a committed report of the campaign has, in any round."""
+
+    def delete_report(self, campaign: str, report_id: bytes) -> tuple[Deletion, int]:
+        """Delete one report of an open round.
+
+        Returns:
+            The result, and the number of the report's round (-1 if it is absent).
+        """
+
+    def epoch(self) -> str:
+        """Return the name of the restore that made this store, or an empty text."""
+
+    def begin_epoch(self) -> None:
+        """Record that the store was restored outside Dither, as by PostgreSQL's archive."""
 
     def count(self, campaign: str, number: int) -> int:
         """Return the number of reports of a round."""

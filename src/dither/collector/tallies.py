@@ -22,10 +22,12 @@ Nothing is recorded before a running tally is first read.
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -289,6 +291,19 @@ class Epochs:
         if epoch and (key, epoch) not in self._recorded:
             connection.execute(sa.text(_ADDS), {"key": key, "epoch": epoch, "worker": self.worker})
 
+    def deleting(self, connection: Connection, key: int, epoch: int) -> None:
+        """Record in this transaction that a counted report is deleted.
+
+        The part stays empty, so the next read counts all reports again. A count in progress
+        has ended an earlier epoch and does not replace it.
+        """
+        if epoch:
+            values = {"key": key, "epoch": epoch, "worker": f"deleted-{self.worker}"}
+            connection.execute(sa.text(_ADDS), values)
+            c = running.c
+            mine = (c.round_key == key, c.epoch == epoch, c.worker == values["worker"])
+            connection.execute(sa.update(running).where(*mine).values(tally=b""))
+
     def added(self, key: int, epoch: int) -> None:
         """Note that such a transaction was committed, so that it need not be recorded again."""
         self._recorded.add((key, epoch))
@@ -302,7 +317,7 @@ class Epochs:
     def parts(self, key: int) -> list[_Part]:
         """Return the recorded parts of a round's tally."""
         c = running.c
-        query = sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key)
+        query = sa.select(c.epoch, c.worker, c.tally).where(c.round_key == key, c.epoch >= 0)
         with self._read(limits.WORK_SECONDS) as connection:
             return [_Part._make(r) for r in connection.execute(query)]
 
@@ -331,7 +346,8 @@ class Epochs:
         """Replace all parts up to an epoch by their sum."""
         c = running.c
         with self._write(limits.WORK_SECONDS) as connection:
-            connection.execute(sa.delete(running).where(c.round_key == key, c.epoch <= epoch))
+            until = (c.round_key == key, c.epoch >= 0, c.epoch <= epoch)
+            connection.execute(sa.delete(running).where(*until))
             connection.execute(
                 sa.insert(running).values(round_key=key, epoch=epoch, worker="", tally=tally)
             )
@@ -339,7 +355,8 @@ class Epochs:
     def forget(self, key: int) -> None:
         """Delete all parts of a round, so that the next read counts its reports."""
         with self._write(limits.WORK_SECONDS) as connection:
-            connection.execute(sa.delete(running).where(running.c.round_key == key))
+            of_round = (running.c.round_key == key, running.c.epoch >= 0)
+            connection.execute(sa.delete(running).where(*of_round))
 
     @contextmanager
     def all_reports(
@@ -369,6 +386,79 @@ def _pages(snapshot: Connection, table: str) -> Iterator[list[Row]]:
             after = page[-1].report_id
         if len(page) < _SHARED_PAGE:
             return
+
+
+_BASE, _CHANGE = -2, -1  # in place of an epoch
+_CHANGES = 256  # rows of one process between two mergers: few to read, and seldom rewritten
+
+
+class AnswerCounts:
+    """The numbers of a round's reports by question, without reading the reports.
+
+    Every transaction that adds or deletes reports adds a row with its numbers to the table
+    `running`, so the rows of a round sum up to its reports in every snapshot. Each process
+    merges its own rows from time to time. A round without the row written at its creation,
+    as in a store of an earlier version or from a backup, is counted by its reports.
+
+    Args:
+        worker: The name of this process.
+    """
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._written: Counter[int] = Counter()
+
+    def begin(self, connection: Connection, key: int) -> None:
+        """Count a new round from now on."""
+        self._insert(connection, key, _BASE, "", {})
+
+    def change(self, connection: Connection, key: int, change: Mapping[int, int]) -> None:
+        """Record what this transaction adds to a round; called in the writing thread."""
+        total = Counter(change)
+        self._written[key] += 1
+        if self._written[key] % _CHANGES == 0:
+            c = running.c
+            mine = (c.round_key == key, c.epoch == _CHANGE, c.worker.startswith(self._worker))
+            merged = connection.execute(sa.delete(running).where(*mine).returning(c.tally))
+            for (numbers,) in merged.all():
+                total.update(_read_counts(numbers))
+        self._insert(connection, key, _CHANGE, f"{self._worker} {self._written[key]}", total)
+
+    def read(self, connection: Connection, key: int) -> dict[int, int] | None:
+        """Return the numbers by question, or None if the round's reports must be counted."""
+        c = running.c
+        query = sa.select(c.epoch, c.tally).where(c.round_key == key, c.epoch < 0)
+        rows = connection.execute(query).all()
+        if not any(row.epoch == _BASE for row in rows):
+            return None
+        total: Counter[int] = Counter()
+        for row in rows:
+            total.update(_read_counts(row.tally))
+        return {question: count for question, count in total.items() if count}
+
+    def merge(self, connection: Connection, key: int) -> None:
+        """Replace the rows of all processes by one, in a round that takes no more reports."""
+        total = self.read(connection, key)
+        self.drop(connection, key)
+        if total is not None:
+            self._insert(connection, key, _BASE, "", total)
+
+    def drop(self, connection: Connection, key: int) -> None:
+        """Forget a round."""
+        of_round = (running.c.round_key == key, running.c.epoch < 0)
+        connection.execute(sa.delete(running).where(*of_round))
+
+    @staticmethod
+    def _insert(
+        connection: Connection, key: int, epoch: int, worker: str, numbers: Mapping[int, int]
+    ) -> None:
+        values = {"round_key": key, "epoch": epoch, "worker": worker}
+        written = json.dumps(list(numbers.items())).encode()
+        connection.execute(sa.insert(running).values(**values, tally=written))
+
+
+def _read_counts(numbers: bytes) -> dict[int, int]:
+    return dict(json.loads(numbers))
 
 
 @dataclass

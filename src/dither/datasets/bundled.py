@@ -23,7 +23,7 @@ from dither.notice import (
 from dither.plugins import plugin
 from dither.schema import Schema, load_schema, schema_from_json
 from dither.schema.files import INDEX, STDIN, ReadOptions, is_untyped, read_noted, read_table
-from dither.schema.infer import KEPT_CATEGORIES, LEAK_WARNING, OTHER, infer_schema
+from dither.schema.infer import LEAK_WARNING, OTHER, SETTINGS, infer_schema
 from dither.schema.table import (
     Layout,
     adopt_table,
@@ -167,7 +167,9 @@ def inferred_notices(schema: Schema) -> list[Notice]:
     rare = [
         a.name
         for a in schema
-        if a.kind == "categorical" and len(a.values) > KEPT_CATEGORIES and a.values[-1] == OTHER
+        if a.kind == "categorical"
+        and len(a.values) > SETTINGS.kept_categories
+        and a.values[-1] == OTHER
     ]
     return [*notes, *([rare_as_other(rare)] if rare else [])]
 

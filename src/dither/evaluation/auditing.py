@@ -53,7 +53,7 @@ from dither.mechanisms import (
     plugin_kind,
 )
 from dither.methods.histogram.ranges import interval_strategy
-from dither.types import Floats, JsonObject
+from dither.types import Counts, Floats, JsonObject
 
 # Of a bound: a correct mechanism fails an audit at most once in a thousand runs.
 CONFIDENCE = 0.999
@@ -115,12 +115,16 @@ class Audit:
         return asdict(self) | {"passed": self.passed}
 
 
+# A cell, or the numbers of a record.
+Input = int | tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class _Attack:
     """Two inputs, and the number of a report's independent parts that favour the first."""
 
-    first: Any
-    second: Any
+    first: Input
+    second: Input
     hits: Callable[[bytes], int]
     parts: int = 1
 
@@ -160,7 +164,7 @@ def audited_mechanism(
 
 
 @singledispatch
-def _attack_on(mechanism: Any) -> _Attack:
+def _attack_on(mechanism: Randomiser) -> _Attack:
     """The inputs and the event of the most powerful attack on a mechanism."""
     raise TypeError(f"no attack is known on {type(mechanism).__name__}")
 
@@ -257,13 +261,18 @@ def _favoured_outputs(
 # Bounds.
 
 
-def _expected_bound(first: Any, second: Any, trials: float, confidence: float = CONFIDENCE) -> Any:
+def _expected_bound(
+    first: Floats | np.float64,
+    second: Floats | np.float64,
+    trials: float,
+    confidence: float = CONFIDENCE,
+) -> Floats:
     """About what `_ratio_bound` gives for an event of these probabilities."""
     reach = ndtri(1 - (1 - confidence) / 2)
     spread = np.sqrt((1 - first).clip(0) / (trials * first)) + np.sqrt(
         (1 - second).clip(0) / (trials * second)
     )
-    return np.log(first / second) - reach * spread
+    return np.asarray(np.log(first / second) - reach * spread, dtype=np.float64)
 
 
 def _lower_limit(hits: int, trials: int, error: float) -> float:
@@ -318,7 +327,7 @@ def _empirical_lower_bound(
 
 def _hits(
     mechanism: Randomiser, attack: _Attack, trials: int, source: ByteSource
-) -> tuple[Any, Any]:
+) -> tuple[Counts, Counts]:
     """How many reports of each input had 0, 1, ... parts that favour the first."""
     made: Any = mechanism  # `randomise` takes a cell or numbers
     counts = []
@@ -328,7 +337,7 @@ def _hits(
     return counts[0], counts[1]
 
 
-def _least_hits(first: Any, second: Any) -> int:
+def _least_hits(first: Counts, second: Counts) -> int:
     """The number of favourable parts from which a report is a hit, chosen by a pilot."""
     above = [
         (counts[::-1].cumsum()[::-1][1:] + 1) / (counts.sum() + 2) for counts in (first, second)
@@ -336,7 +345,7 @@ def _least_hits(first: Any, second: Any) -> int:
     return 1 + int(np.argmax(_expected_bound(above[0], above[1], _USUAL_TRIALS)))
 
 
-def _trials_for(pilot: tuple[Any, Any], parts: int, confidence: float) -> int:
+def _trials_for(pilot: tuple[Counts, Counts], parts: int, confidence: float) -> int:
     """The trials after which the bound is expected to be near what the event can show."""
     sizes = np.arange(parts + 1)
     rates = [np.float64((counts @ sizes + 1) / (counts.sum() * parts + 2)) for counts in pilot]

@@ -20,7 +20,13 @@ from dither.fit.dependence import (
     relative_entropy,
     shrunk_squares,
 )
-from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
+from dither.fit.junction_tree import (
+    JunctionTree,
+    MessagePass,
+    TreeFit,
+    fit_tree,
+    independent_tree,
+)
 from dither.fit.marginal import Marginal
 from dither.fit.model import KINDS, Independent, Model, check_marginal, model_from_bytes
 from dither.fit.pool import (
@@ -39,17 +45,21 @@ from dither.fit.pool import (
 from dither.fit.project import apportion, make_consistent, norm_sub, normal_interval, projection
 from dither.fit.ruled import Ruled, add_up, core_of, grouped_marginal, root_of, told_within_groups
 from dither.fit.triangulate import (
+    MAX_EXHAUSTIVE,
     Factorisation,
     Triangulation,
     compose,
     factorise,
     factorise_by_information,
+    factorise_exhaustively,
+    reduce_conditions,
     triangulate,
     triangulate_capped,
 )
 
 __all__ = [
     "KINDS",
+    "MAX_EXHAUSTIVE",
     "AnswerCounts",
     "BayesNet",
     "Dependence",
@@ -57,6 +67,7 @@ __all__ = [
     "Independent",
     "JunctionTree",
     "Marginal",
+    "MessagePass",
     "Model",
     "Network",
     "PoolWeights",
@@ -80,6 +91,7 @@ __all__ = [
     "entropy",
     "factorise",
     "factorise_by_information",
+    "factorise_exhaustively",
     "fit_tree",
     "grouped_marginal",
     "independent_tree",
@@ -95,6 +107,7 @@ __all__ = [
     "projection",
     "prune_by_entropy",
     "read_marginal",
+    "reduce_conditions",
     "relative_entropy",
     "root_of",
     "search_network",

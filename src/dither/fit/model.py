@@ -142,6 +142,7 @@ KINDS: dict[str, str] = {
     "independent": "model:Independent",
     "junction_tree": "junction_tree:JunctionTree",
     "mixture": "mixture.model:Mixture",
+    "raked": "raked:Raked",
     "ruled": "ruled:Ruled",
 }
 

@@ -6,7 +6,7 @@ estimation with consistency", NDSS 2020. Norm-Sub and Norm-Mul are named as ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from statistics import NormalDist
 
@@ -14,6 +14,10 @@ import numpy as np
 
 from dither.checks import check_between, check_choice
 from dither.types import Floats, Integers
+
+# Passes of proportional fitting, and the change of a pass at which it ends.
+MAX_PASSES = 500
+SCALING_TOLERANCE = 1e-12
 
 
 def _norm_mul(raw: Floats) -> Floats:
@@ -115,3 +119,21 @@ def apportion(people: int, shares: Sequence[float] | Floats) -> Integers:
     short = people - int(whole.sum())
     whole[np.argsort(-(ideal - whole), kind="stable")[:short]] += 1
     return whole
+
+
+def scale_to(table: Floats, targets: Mapping[tuple[int, ...], Floats]) -> Floats:
+    """Scale a positive table until its sums over the other axes are the targets.
+
+    Iterative proportional fitting (Deming and Stephan 1940). It ends with the pass that
+    no longer changes the table, or after `MAX_PASSES`.
+    """
+    for _ in range(MAX_PASSES):
+        before = table
+        for axes, target in targets.items():
+            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
+            sums = table.sum(axis=others, keepdims=True)
+            factors = target.reshape(sums.shape) / np.maximum(sums, 1e-300)
+            table = table * factors
+        if np.abs(table - before).max() <= SCALING_TOLERANCE:
+            break
+    return table

@@ -305,6 +305,19 @@ class Ruled:
                 raise ReportError(f"the inner model has another number of values of {root}")
 
 
+@runtime_checkable
+class _Wrapping(Protocol):
+    """A model that changes the distribution of another one, not its rules."""
+
+    base: Model
+
+
+def _ruled(model: Model) -> Ruled | None:
+    """The rules that a model keeps; None without any."""
+    inner = model.base if isinstance(model, _Wrapping) else model
+    return inner if isinstance(inner, Ruled) else None
+
+
 def core_of(model: Model) -> Model:
     """The fitted model, without rules."""
     return model.core if isinstance(model, Ruled) else model
@@ -312,7 +325,8 @@ def core_of(model: Model) -> Model:
 
 def root_of(model: Model, name: str) -> str:
     """The asked attribute that determines this one; by default the attribute itself."""
-    return model.root(name) if isinstance(model, Ruled) else name
+    ruled = _ruled(model)
+    return name if ruled is None else ruled.root(name)
 
 
 def told_within_groups(
@@ -323,14 +337,15 @@ def told_within_groups(
     Values of a wide attribute in one group are assumed to depend on other attributes alike.
     This is not measured, and replicates of the model do not show its error.
     """
-    if not isinstance(model, Ruled) or len({model.root(name) for name in names}) < 2:
+    ruled = _ruled(model)
+    if ruled is None or len({ruled.root(name) for name in names}) < 2:
         return ""
     for i, name in enumerate(names):
-        root = model.root(name)
-        if root not in model.within:
+        root = ruled.root(name)
+        if root not in ruled.within:
             continue
-        cells = model.codes_of(name) if groups is None else groups[i][model.codes_of(name)]
-        asked = np.asarray(model.schema[root].group_codes, dtype=np.intp)
+        cells = ruled.codes_of(name) if groups is None else groups[i][ruled.codes_of(name)]
+        asked = np.asarray(ruled.schema[root].group_codes, dtype=np.intp)
         of_group = np.zeros(int(asked.max()) + 1, dtype=np.intp)
         of_group[asked] = cells
         if (of_group[asked] != cells).any():

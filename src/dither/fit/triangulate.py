@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from dither.types import Floats
 
 Pair = tuple[int, int]
 _DEFAULT_CAP = 5_000
+# Attributes of a clique all of whose factorisations are tried; each more doubles the work.
+MAX_EXHAUSTIVE = 12
 
 
 @dataclass(frozen=True)
@@ -314,6 +317,54 @@ def factorise(
         split.append((a, given))
         left.remove(a)
     return Factorisation(tuple(left), tuple(reversed(split)))
+
+
+def factorise_exhaustively(
+    clique: Sequence[int], cardinalities: Sequence[int], information: Floats, most_cells: int
+) -> Factorisation:
+    """Algorithm 2 over every order of attributes: the factorisation with the fewest cells in all.
+
+    The cells of a factor measure its variance, as in the greedy search. What an attribute is
+    conditioned on depends on the attributes left, not on their order, so dynamic programming
+    over their subsets visits every order.
+
+    Args:
+        clique: At most `MAX_EXHAUSTIVE` attributes.
+        cardinalities: Of all attributes.
+        information: As for `factorise`.
+        most_cells: The largest factor.
+
+    Returns:
+        The best factorisation; of equal ones that which splits off lower attributes first.
+
+    Raises:
+        ParameterError: The clique has too many attributes.
+    """
+    check_whole("factor_cells", most_cells, 2)
+    if len(clique) > MAX_EXHAUSTIVE:
+        raise ParameterError(
+            f"a clique of {len(clique)} attributes has too many factorisations to try, more than those of "
+            f"{MAX_EXHAUSTIVE}; use search=greedy",
+            where="search",
+            value=len(clique),
+        )
+
+    @cache
+    def best(left: tuple[int, ...]) -> tuple[int, Factorisation]:
+        cells = math.prod(cardinalities[a] for a in left)
+        if len(left) == 1 or cells <= most_cells:
+            return cells, Factorisation(left, ())
+        options = []
+        for a in left:
+            others = tuple(b for b in left if b != a)
+            given = reduce_conditions(a, others, information, cardinalities, most_cells)
+            own = cardinalities[a] * math.prod(cardinalities[b] for b in given)
+            rest, before = best(others)
+            options.append((own + rest, a, given, before))
+        total, a, given, before = min(options, key=lambda option: option[:2])
+        return total, Factorisation(before.core, (*before.conditionals, (a, given)))
+
+    return best(tuple(sorted(clique)))[1]
 
 
 def factorise_by_information(

@@ -30,11 +30,19 @@ from dither.plugins import plugin
 if TYPE_CHECKING:
     from dither.types import JsonObject
 
-# Beyond this a unary report exceeds 512 bytes; local hashing is as accurate in ten.
-UNARY_CELLS = 4096
-# Subset selection is simulated participant by participant, which is slow: it is chosen
-# only if it reduces the variance at least by this factor.
-SUBSET_GAIN = 0.95
+
+@dataclass(frozen=True)
+class BestSettings:
+    """Tuned constants of the mechanism "best"."""
+
+    # Beyond this a unary report exceeds 512 bytes; local hashing is as accurate in ten.
+    unary_cells: int = 4096
+    # Subset selection is simulated participant by participant, which is slow: it is chosen
+    # only if it reduces the variance at least by this factor.
+    subset_gain: float = 0.95
+
+
+SETTINGS = BestSettings()
 
 
 @dataclass(frozen=True)
@@ -131,20 +139,22 @@ def best(cells: int, epsilon: float) -> Mechanism:
     """
     check_cells(cells)
     wide: Mechanism = (
-        oue(cells, epsilon) if cells <= UNARY_CELLS else LocalHash.for_epsilon(cells, epsilon)
+        oue(cells, epsilon)
+        if cells <= SETTINGS.unary_cells
+        else LocalHash.for_epsilon(cells, epsilon)
     )
     try:
         chosen = min(wide, GRR.for_epsilon(cells, epsilon), key=_error)
     except PrivacyError:
         # 32-bit draws cannot express this epsilon for that many cells.
         return wide
-    if cells <= UNARY_CELLS:
+    if cells <= SETTINGS.unary_cells:
         try:
             subset = SubsetSelection.for_epsilon(cells, epsilon)
         except PrivacyError:
             # Epsilon is so small that covering and missing arcs round to the same draws.
             return chosen
-        if subset.size > 1 and _error(subset) <= SUBSET_GAIN * _error(chosen):
+        if subset.size > 1 and _error(subset) <= SETTINGS.subset_gain * _error(chosen):
             return subset
     return chosen
 

@@ -57,6 +57,20 @@ Candidate = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
+class _BayesNetSettings:
+    """Tuned constants of the refined Bayes network."""
+
+    # Parents of an attribute. More parents hold more dependence, in larger tables with more noise.
+    degree: int = 2
+    # The same on tables of yes-or-no attributes, whose tables are small: on NLTCS with exact
+    # tables two parents leave an error of 0.038, four 0.008 (docs/explanation/bayesnet.md).
+    binary_degree: int = 4
+
+
+SETTINGS = _BayesNetSettings()
+
+
+@dataclass(frozen=True)
 class BayesNetParameters:
     """Parameters of the refined Bayes network.
 
@@ -65,10 +79,11 @@ class BayesNetParameters:
     by EM. `candidates=all` tests every attribute with every parent set at each step (algorithm
     3), `candidates=cached` those with the attribute just added and the runner-up of the
     previous step (algorithm 4). `root` is the attribute of largest entropy (algorithm 4) or a
-    random one (algorithm 3). `degree` is the largest number of parents, 1 to 4; a candidate
-    whose joint exceeds `max_cells` is replaced by smaller ones. For `split`: `flip` (the
-    paper's f, by default from epsilon), EM's `tolerance` and `steps`; `em=printed` has the
-    printed stopping rule (erratum 4). For `sample`:
+    random one (algorithm 3). `degree` is the largest number of parents, 1 to 4: by default two,
+    and four with `plan=sample` if all attributes have two values. A candidate whose joint
+    exceeds `max_cells` is replaced by smaller ones. For `split`: `flip` (the paper's f, by
+    default from epsilon), EM's `tolerance` and `steps`; `em=printed` has the printed stopping
+    rule (erratum 4). For `sample`:
     `significance` of a parent, `omega` (the share of the first round), `singles` and
     `factor_cells` as in PrivIncr.
     """
@@ -76,7 +91,7 @@ class BayesNetParameters:
     plan: Literal["split", "sample"] = "sample"
     root: Literal["entropy", "random"] = "entropy"
     candidates: Literal["all", "cached"] = "all"
-    degree: int = 2
+    degree: int | None = None
     max_cells: int = 2_000
     flip: float | None = None
     tolerance: float = 1e-4
@@ -90,7 +105,8 @@ class BayesNetParameters:
 
     def __post_init__(self) -> None:
         check_choice("mechanism", self.mechanism, POOLED_NAMES)
-        check_whole("degree", self.degree, 1, 4)
+        if self.degree is not None:
+            check_whole("degree", self.degree, 1, 4)
         check_between("omega", self.omega, 0, 1, ends="()")
         check_between("singles", self.singles, 0, 1, ends="[)")
         check_between("tolerance", self.tolerance, 0, math.inf, ends="()")
@@ -105,6 +121,13 @@ class BayesNetParameters:
                     where="flip",
                     value=self.flip,
                 )
+
+    def parents_of(self, schema: Schema) -> int:
+        """`degree`, or its default for this table."""
+        if self.degree is not None:
+            return self.degree
+        binary = max(schema.cardinalities) == 2
+        return SETTINGS.binary_degree if binary and self.plan == "sample" else SETTINGS.degree
 
 
 @dataclass(frozen=True)
@@ -149,7 +172,7 @@ def _learn_split(
 
     network = search_network(
         len(schema),
-        parameters.degree,
+        parameters.parents_of(schema),
         score,
         choose_root(reports.distributions, parameters, seed),
         cached=parameters.candidates == "cached",
@@ -186,7 +209,7 @@ def _structure_from_pairs(evidence: Evidence, parameters: BayesNetParameters, se
 
     network = search_network(
         len(schema),
-        parameters.degree,
+        parameters.parents_of(schema),
         score,
         choose_root(evidence.distributions, parameters, seed),
         cached=parameters.candidates == "cached",
@@ -398,15 +421,14 @@ class BayesNetwork(ProtocolMachine[BayesNetParameters]):
 
     def diagnostics(self) -> _BayesDiagnostics:
         given, names = self.parameters, self.campaign.schema.names
+        degree = given.parents_of(self.campaign.schema)
         facts = _BayesDiagnostics(
-            plan=given.plan, root=given.root, candidates=given.candidates, degree=given.degree
+            plan=given.plan, root=given.root, candidates=given.candidates, degree=degree
         )
         if not self._closed or self._open is not None:
             return facts
         network = self.learnt.network
-        computed = [
-            candidates_computed(len(names), given.degree, cached) for cached in (False, True)
-        ]
+        computed = [candidates_computed(len(names), degree, cached) for cached in (False, True)]
         edges = [(p, a) for a, parents in enumerate(network.parents) for p in parents]
         return replace(
             facts,

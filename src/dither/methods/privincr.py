@@ -27,6 +27,7 @@ from dither.checks import (
 )
 from dither.errors import ParameterError, TooFewAnswers
 from dither.fit import (
+    MAX_EXHAUSTIVE,
     Factorisation,
     JunctionTree,
     Marginal,
@@ -37,6 +38,7 @@ from dither.fit import (
     compose,
     factorise,
     factorise_by_information,
+    factorise_exhaustively,
     mutual_information,
     mutual_information_threshold,
     norm_sub,
@@ -104,6 +106,8 @@ class PrivIncrParameters:
     or with their `cells` as in the paper. `singles` is the share of one-attribute questions (by
     default from the domains' widths; the paper: 0). `fit=joint` fits the tree to all answers at
     once, `fit=paper` each clique separately, larger ones by factors of at most `factor_cells`.
+    `search=exhaustive` tries every factorisation of cliques of up to twelve attributes
+    (algorithm 2 as an exhaustive search); it needs one of the paper's thresholds.
     """
 
     rounds: int | None = None
@@ -119,6 +123,7 @@ class PrivIncrParameters:
     shares: Literal["root", "cells", "uniform"] = "root"
     singles: float | None = None
     fit: Literal["joint", "paper"] = "joint"
+    search: Literal["greedy", "exhaustive"] = "greedy"
     max_clique_cells: int | None = None
     factor_cells: int | None = None
 
@@ -134,6 +139,12 @@ class PrivIncrParameters:
             check_whole_or_none(name, getattr(self, name), least)
         check_finite("significance", self.significance)
         check_between("price", self.price, 0, math.inf, ends="[)")
+        if self.search == "exhaustive" and not self.printed:
+            raise ParameterError(
+                "search=exhaustive is the paper's algorithm 2; add threshold=plain or threshold=paper",
+                where="search",
+                value=self.search,
+            )
 
     @property
     def degree(self) -> float:
@@ -573,15 +584,17 @@ def _factorise(
 ) -> Factorisation:
     """A clique's factors of at most `factor_cells` cells.
 
-    By minimal redundancy as printed, else by conditional information in the maximum entropy
-    distribution of its denoised pairs.
+    By minimal redundancy as printed, greedily where trying every order would take too long. Else
+    by conditional information in the maximum entropy distribution of its denoised pairs.
     """
     schema = evidence.schema
     sizes = schema.cardinalities
     if math.prod(sizes[a] for a in clique) <= most:
         return Factorisation(clique, ())
     if parameters.printed:
-        return factorise(clique, sizes, evidence.information(), most)
+        exhaustive = parameters.search == "exhaustive" and len(clique) <= MAX_EXHAUSTIVE
+        split = factorise_exhaustively if exhaustive else factorise
+        return split(clique, sizes, evidence.information(), most)
     names = [schema.names[a] for a in clique]
     tables: list[Table] = [((names[i],), evidence.distributions[a]) for i, a in enumerate(clique)]
     for i, j in combinations(clique, 2):

@@ -13,6 +13,7 @@ from dither.release.call import (
 from dither.release.cells import CellsContent
 from dither.release.content import Questions
 from dither.release.folder import check_target
+from dither.release.inference import Combined, Family, Regression, combine
 from dither.release.intervals import Bootstrap, Interval
 from dither.release.number import ConsumerHistogram, NumberContent
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable
@@ -38,11 +39,14 @@ __all__ = [
     "Call",
     "CellsContent",
     "CentralGuarantee",
+    "Combined",
     "ConsumerHistogram",
+    "Family",
     "Interval",
     "NumberContent",
     "Questions",
     "Reader",
+    "Regression",
     "Release",
     "TableContent",
     "Truth",
@@ -52,6 +56,7 @@ __all__ = [
     "campaign_command",
     "central_guarantee",
     "check_target",
+    "combine",
     "command",
     "draw_tally",
     "load_release",

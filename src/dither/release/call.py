@@ -254,11 +254,13 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
 
 # Arguments without effect on the release.
 _NEVER_RECORDED = ("name", "attribute", "clock", "progress")
-COMMANDS = {"histogram": "histogram", "central_release": "central"}
+COMMANDS = {"histogram": "histogram", "several_values": "histogram", "central_release": "central"}
+# Arguments whose option has another name.
+_OPTION_NAMES = {"most": "values_per_person"}
 
 
 def recorded(function: Callable[..., object], given: Mapping[str, Any]) -> JsonObject:
-    """The record of a call of `histogram` or `central_release`: every argument in plain values.
+    """The record of a call of `histogram`, `several_values` or `central_release`: every argument in plain values.
 
     Data are recorded by name, if they have one.
     """
@@ -315,7 +317,7 @@ def _python_again(call: JsonMapping) -> str:
     given = {
         name: value
         for name, value in call.items()
-        if value is not None and name not in ("function", "column")
+        if value is not None and name not in ("function", "column", "person")
     }
     table = given.pop("table", None)
     if call["function"] != "central_release":
@@ -361,7 +363,7 @@ def _options(given: JsonMapping) -> list[str]:
 
 
 def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+    return f"--{_OPTION_NAMES.get(name, name).replace('_', '-')}"
 
 
 def _text(value: object) -> str:

@@ -31,13 +31,13 @@ from scipy.special import stdtrit
 from dither.checks import check_between, check_choice
 from dither.errors import QuestionError
 from dither.fit import Marginal
-from dither.fit.project import norm_sub
+from dither.fit.project import norm_sub, scale_to
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.content import Kind
 from dither.release.figures import attribute_figure, group_shares
 from dither.release.folder import MANIFEST, reading
-from dither.release.intervals import FLOOR, Basis, LinearAnswer, scale_to
+from dither.release.intervals import FLOOR, Basis, LinearAnswer
 from dither.release.pages import render_part
 from dither.release.query.answer import Answer
 from dither.release.query.ask import Inquiry

@@ -6,6 +6,7 @@ Each is drawn for the width of a phone, so that its text keeps its size there.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +20,14 @@ from dither.display import (
     FONT_SIZE,
     VIRIDIS,
     WIDTH,
+    Bar,
     bar_chart,
     dot,
     drawing,
     fit,
     fit_all,
     label,
+    mark,
     number,
     path,
     ramp,
@@ -117,12 +120,13 @@ def heat_charts(heat: HeatMap) -> list[Markup]:
         tops = [max(tops[0], float(heat.beside.max()))] * 2
         shown = [("estimate", heat.estimate, VIRIDIS), (heat.beside_title, heat.beside, VIRIDIS)]
     return [
-        _heat_chart(
-            heat,
+        heat_chart(
+            heat.rows,
+            heat.columns,
             values,
-            top or 1.0,
-            stops,
             f"Heat map of {pair}, {title}. {_largest(heat, values)}",
+            top=top or 1.0,
+            stops=stops,
         )
         for (title, values, stops), top in zip(shown, tops, strict=True)
     ]
@@ -136,8 +140,30 @@ def _cell_text(value: float, top: float) -> str:
     return f"{shown:.1f}" if top >= 0.01 else f"{shown:.2f}"
 
 
-def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], words: str) -> Markup:
-    rows, columns = fit_all(heat.rows, _ROW_ROOM), fit_all(heat.columns, _COLUMN_ROOM)
+def heat_chart(
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    values: Floats,
+    words: str,
+    *,
+    top: float = 1.0,
+    stops: list[str] = VIRIDIS,
+    marks: Sequence[str] = (),
+    hatched: Sequence[bool] = (),
+) -> Markup:
+    """Draw a table of shares as coloured cells, with numbers in them where there is room.
+
+    Args:
+        row_labels: The label of each row.
+        column_labels: The label of each column.
+        values: The shares.
+        words: The text alternative.
+        top: The share of the last colour.
+        stops: The colours.
+        marks: The text of each cell, row by row, where it can be pointed at.
+        hatched: The cells to hatch, row by row.
+    """
+    rows, columns = fit_all(row_labels, _ROW_ROOM), fit_all(column_labels, _COLUMN_ROOM)
     numbered = len(columns) <= NUMBERED_COLUMNS
     across = max(text_width(name) for name in columns)
     left = max(text_width(name) + 8 for name in rows)
@@ -150,7 +176,7 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
     # Frequencies span several orders of magnitude.
     power = 0.5 if stops is VIRIDIS else 1.0
     filled: dict[str, str] = defaultdict(str)
-    inside = ""
+    inside, lines, areas = "", "", ""
     for i, row in enumerate(values):
         for j, value in enumerate(row):
             colour = ramp(stops, (value / top) ** power)
@@ -158,6 +184,11 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
             filled[colour] += (
                 f"M{number(x)} {number(y)}h{number(width - 0.6)}v{number(height - 0.6)}h-{number(width - 0.6)}z"
             )
+            place = i * len(columns) + j
+            if hatched and hatched[place]:
+                lines += _hatch(x, y, width - 0.6, height - 0.6, reads_dark(colour))
+            if marks:
+                areas += mark(x, y, width - 0.6, height - 0.6, marks[place])
             if numbered:
                 css = "n k" if reads_dark(colour) else "n w"
                 inside += label(
@@ -177,7 +208,25 @@ def _heat_chart(heat: HeatMap, values: Floats, top: float, stops: list[str], wor
         )
     below = bottom + (sin(radians(_TURN)) * across + 20 if turned else 24)
     key = _legend(left, below, top, stops, power)
-    return drawing(WIDTH, below + 26, words, f"{cells}<g>{inside}</g><g>{names}</g>{key}")
+    inside = f"{cells}{lines}<g>{inside}</g><g>{names}</g>{key}"
+    return drawing(WIDTH, below + 26, words, inside, areas)
+
+
+# Between the lines of a hatched cell, in pixels.
+_HATCH = 6.0
+
+
+def _hatch(x: float, y: float, width: float, height: float, dark: bool) -> str:
+    """Diagonal lines across a cell, dark ones on a bright colour."""
+    steps, start = "", _HATCH / 2
+    while start < width + height:
+        x1, x2 = max(0.0, start - height), min(start, width)
+        steps += (
+            f"M{number(x + x1)} {number(y + start - x1)}L{number(x + x2)} {number(y + start - x2)}"
+        )
+        start += _HATCH
+    colour = "#000000" if dark else "#ffffff"
+    return path("hatch", steps, f' stroke="{colour}" stroke-opacity=".45"')
 
 
 def _legend(left: float, y: float, top: float, stops: list[str], power: float) -> str:
@@ -225,32 +274,44 @@ class Axis:
         return ticks(self.high, most, self.low)
 
 
-def histogram_chart(edges: Floats, counts: Floats, low: Floats, high: Floats, words: str) -> Markup:
+def histogram_chart(
+    edges: Floats,
+    counts: Floats,
+    low: Floats,
+    high: Floats,
+    words: str,
+    *,
+    titles: tuple[str, str] = ("people", "people per unit"),
+    marks: Sequence[str] = (),
+) -> Markup:
     """Bars between the bins' edges, each with its interval.
 
-    Bars of unequal width show people per unit of the number, so that areas are counts.
+    Bars of unequal width show figures per unit of the number, so that areas are figures.
+    `titles` are those of the vertical axis for equal and for unequal bins, `marks` the text of
+    each bar where it can be pointed at. NaN ends of intervals are not drawn.
     """
     widths = np.diff(edges)
     equal = np.allclose(widths, widths[0], rtol=1e-6)
     if not equal:
         counts, low, high = counts / widths, low / widths, high / widths
-    bottom, top = (
-        min(0.0, float(counts.min()), float(low.min())),
-        max(1e-9, float(counts.max()), float(high.max())),
-    )
+    bottom = float(np.nanmin([0.0, *counts, *low]))
+    top = float(np.nanmax([1e-9, *counts, *high]))
     up = Axis(bottom, top, HEIGHT - FOOT, HEAD)
     across = Axis(float(edges[0]), float(edges[-1]), _beside_labels(up), WIDTH - 20)
-    bars, reaches, dots = "", "", ""
+    bars, reaches, dots, areas = "", "", "", ""
     zero = number(up(0.0))
     for i, count in enumerate(counts):
         left, right = across(float(edges[i])), across(float(edges[i + 1]))
         middle, y = number((left + right) / 2), up(float(count))
         bars += f"M{number(left)} {zero}V{number(y)}H{number(max(right - 0.8, left + 0.2))}V{zero}z"
-        reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
+        if not math.isnan(low[i] + high[i]):
+            reaches += f"M{middle} {number(up(float(low[i])))}V{number(up(float(high[i])))}"
         dots += dot((left + right) / 2, y)
-    inside = _frame(across, up, across.ticks(), "", "people" if equal else "people per unit")
+        if marks:
+            areas += mark(left, HEAD, right - left, HEIGHT - FOOT - HEAD, marks[i])
+    inside = _frame(across, up, across.ticks(), "", titles[0] if equal else titles[1])
     inside += path("bar", bars) + path("reach", reaches) + path("dot", dots)
-    return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside)
+    return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside, areas)
 
 
 def _beside_labels(up: Axis) -> float:
@@ -365,3 +426,110 @@ def _padded(low: float, high: float, log: bool) -> tuple[float, float]:
         return low / 1.3, high * 1.3
     room = 0.04 * (high - low) or 0.5 * abs(high) or 1.0
     return low - (room if low < 0 or low == high else 0.0), high + room
+
+
+_PAIR_ROW = 30
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One value in two releases; the text of each figure where it can be pointed at."""
+
+    label: str
+    first: Bar
+    second: Bar
+    marks: tuple[str, str]
+
+
+def pair_chart(values: Sequence[Sides], words: str) -> Markup:
+    """Two releases on one axis: circles for the first, diamonds below them for the second."""
+    labels = fit_all([value.label for value in values], _ROW_ROOM)
+    left = max(text_width(shown) for shown in labels) + 8
+    bars = [bar for value in values for bar in (value.first, value.second)]
+    top = 1.02 * max(1e-6, *(v for bar in bars for v in (bar.estimate, bar.high or 0.0)))
+    across = Axis(0.0, top, left, WIDTH - 16)
+    bottom = _PAIR_ROW * len(values) + 4
+    grid, names, areas = "", "", ""
+    for tick in across.ticks(4):
+        grid += f"M{number(across(tick))} 0V{number(bottom)}"
+        names += label(across(tick), bottom + 15, share(tick), "m")
+    sides = {"first": "", "second": ""}
+    for i, value in enumerate(values):
+        middle = _PAIR_ROW * i + _PAIR_ROW / 2 + 1
+        names += label(left - 6, middle + 4, labels[i], "e")
+        for j, (side, bar) in enumerate((("first", value.first), ("second", value.second))):
+            y, x = middle + (-6 if j == 0 else 6), across(bar.estimate)
+            if bar.low is not None and bar.high is not None:
+                sides[side] += f"M{number(across(bar.low))} {number(y)}H{number(across(bar.high))}"
+            sides[side] += dot(x, y) if j == 0 else f"M{number(x)} {number(y - 4)}l4 4l-4 4l-4 -4z"
+            areas += mark(0, y - 7, WIDTH, 13, value.marks[j])
+    drawn = "".join(f'<g class="{side}">{path("side", d)}</g>' for side, d in sides.items())
+    inside = path("rule", grid) + drawn + f"<g>{names}</g>"
+    return drawing(WIDTH, bottom + 20, words, inside, areas)
+
+
+def trend_chart(
+    names: Sequence[str], cells: Sequence[Bar], words: str, marks: Sequence[str]
+) -> Markup:
+    """One figure over a series of releases: a line with the band of its intervals."""
+    top = 1.02 * max(1e-6, *(v for bar in cells for v in (bar.estimate, bar.high or 0.0)))
+    up = Axis(0.0, top, HEIGHT - FOOT, 8.0)
+    left = max(text_width(share(tick)) for tick in up.ticks(4)) + 10
+    last = max(1, len(cells) - 1)
+    across = Axis(0.0, float(last), left + 24, WIDTH - 28)
+    grid, texts, course, dots, areas = "", "", "", "", ""
+    for tick in up.ticks(4):
+        grid += f"M{number(left)} {number(up(tick))}H{number(WIDTH - 8)}"
+        texts += label(left - 6, up(tick) + 4, share(tick), "e")
+    room = (across.end - across.start) / last
+    for i, bar in enumerate(cells):
+        x, y = across(float(i)), up(bar.estimate)
+        course += f"{'L' if course else 'M'}{number(x)} {number(y)}"
+        dots += dot(x, y)
+        texts += label(x, up.start + 17, fit(names[i], room - 4), "m")
+        areas += mark(x - room / 2, 0, room, up.start, marks[i])
+    known = [
+        (i, bar) for i, bar in enumerate(cells) if bar.low is not None and bar.high is not None
+    ]
+    band = ""
+    for i, bar in known:
+        band += f"{'L' if band else 'M'}{number(across(float(i)))} {number(up(bar.high or 0.0))}"
+    for i, bar in reversed(known):
+        band += f"L{number(across(float(i)))} {number(up(bar.low or 0.0))}"
+    inside = path("rule", grid) + path("bar", f"{band}z" if band else "")
+    inside += path("reach", course) + path("dot", dots) + f"<g>{texts}</g>"
+    return drawing(WIDTH, HEIGHT - FOOT + 22, words, inside, areas)
+
+
+_VIEW_BOX = re.compile(r'<svg role="[a-z]+" aria-label="[^"]*" viewBox="0 0 ([\d.]+) ([\d.]+)">')
+_GAP = 24
+
+
+def sheet_of_charts(title: str, charts: Sequence[tuple[str, Markup]], source: str) -> Markup:
+    """Several charts under their titles in one drawing, in two columns if there are many.
+
+    Args:
+        title: A title above all.
+        charts: The title and the drawing of each.
+        source: A line below all.
+    """
+    across = 2 if len(charts) > 1 else 1
+    width = across * (WIDTH + _GAP) - _GAP
+    inside, top = label(0, 14, fit(title, width)), 30.0
+    for start in range(0, len(charts), across):
+        tallest = 0.0
+        for i, (name, chart) in enumerate(charts[start : start + across]):
+            opening = _VIEW_BOX.match(chart)
+            if opening is None:
+                raise ValueError("not a chart")
+            wide, tall = (float(size) for size in opening.groups())
+            x = i * (WIDTH + _GAP)
+            below = 22.0 if name and name != title else 0.0
+            if below:
+                inside += label(x, top + 12, fit(name, WIDTH))
+            inside += f'<svg x="{number(x)}" y="{number(top + below)}" width="{number(wide)}" height="{number(tall)}">'
+            inside += str(chart)[opening.end() :]
+            tallest = max(tallest, below + tall)
+        top += tallest + 14
+    inside += label(0, top + 8, fit(source, width))
+    return drawing(width, top + 16, title, inside)

@@ -22,7 +22,7 @@ sampling error f(1-f)/n.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -34,6 +34,7 @@ from scipy.special import stdtrit
 from dither.checks import check_between
 from dither.fit import Model
 from dither.fit.pool import AnswerCounts, WeightedAnswer, noise_variances, weigh_answers
+from dither.fit.project import scale_to
 from dither.fit.ruled import add_up, grouped_marginal, root_of, told_within_groups
 from dither.mechanisms import Mechanism, PureMechanism
 from dither.release.misfit import Misfit, Moves, PairBias
@@ -128,7 +129,7 @@ def _spread_over_codes(weights: Floats, groups: Sequence[Indices]) -> Floats:
     return spread
 
 
-def _interaction_weights(weights: Floats) -> Floats:
+def interaction_weights(weights: Floats) -> Floats:
     """Weights over codes without their constant and the effects of single attributes.
 
     They ask only how attributes depend on each other: with one-way tables known, the
@@ -217,9 +218,6 @@ INTERACTION = 0.5
 FAR = 3.0
 # Largest table of three or more attributes that is scaled to the tables of its pairs.
 MAX_SCALED_CELLS = 200_000
-# Passes of proportional fitting, and the change of a pass at which it ends.
-MAX_PASSES = 500
-SCALING_TOLERANCE = 1e-12
 # Share of the model's cell that is left where reports are below zero, so that tables can be scaled.
 FLOOR = 1e-6
 # Cells of all rows of weights that are held at once.
@@ -328,6 +326,14 @@ class Bootstrap:
         """The half-width of an interval in standard errors."""
         return student_quantile(level, self._freedom())
 
+    def figures(self, attributes: Sequence[str], groups: Sequence[Indices]) -> Floats:
+        """The table of grouped values from which `linear` takes its sums."""
+        return self._grouped_figures(tuple(attributes), groups)
+
+    def learnt(self, attributes: Sequence[str]) -> bool:
+        """Whether the model has learnt how these attributes depend on each other."""
+        return self._basis(tuple(attributes)) == "model"
+
     def linear(
         self, attributes: Sequence[str], groups: Sequence[Indices], questions: Floats
     ) -> LinearAnswer:
@@ -435,7 +441,7 @@ class Bootstrap:
         """
         assert self.reports is not None
         fitted = self.model.marginal(names)
-        weights = _interaction_weights(_spread_over_codes(rows, groups)).reshape(len(rows), -1)
+        weights = interaction_weights(_spread_over_codes(rows, groups)).reshape(len(rows), -1)
         codes = [np.arange(size) for size in fitted.shape]
         raw = self.reports.sums(names, codes, weights, fitted)
         gap = raw.estimates - weights @ fitted.ravel()
@@ -570,24 +576,6 @@ class Bootstrap:
             float(self.reports.marginal(names, fitted)[1].sum()),
         )
         return bias / max(bias + noise, 1e-300), shared
-
-
-def scale_to(table: Floats, targets: Mapping[tuple[int, ...], Floats]) -> Floats:
-    """Scale a positive table until its sums over the other axes are the targets.
-
-    Iterative proportional fitting (Deming and Stephan 1940). It ends with the pass that
-    no longer changes the table, or after `MAX_PASSES`.
-    """
-    for _ in range(MAX_PASSES):
-        before = table
-        for axes, target in targets.items():
-            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
-            sums = table.sum(axis=others, keepdims=True)
-            factors = target.reshape(sums.shape) / np.maximum(sums, 1e-300)
-            table = table * factors
-        if np.abs(table - before).max() <= SCALING_TOLERANCE:
-            break
-    return table
 
 
 def interaction(table: Floats) -> Moves:

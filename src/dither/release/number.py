@@ -29,7 +29,7 @@ from dither.methods.histogram.estimates import (
     consistent_counts,
 )
 from dither.methods.histogram.late import LateAnswer, late_answer
-from dither.methods.histogram.machine import HistogramMachine
+from dither.methods.histogram.machine import HistogramMachine, partition_of
 from dither.methods.mean import Mean, MeanAnswer, mean_answer_from_json
 from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
@@ -115,6 +115,7 @@ class NumberContent:
         low: The lower end of the public range.
         high: The upper end.
         partition: The union of all consumers' edges.
+        unit: What every number is a multiple of; the cells are then cut between its multiples.
         consumers: Each consumer's histogram.
         mechanisms: The randomisers that participants used.
         bits_per_report: What one participant sends.
@@ -140,6 +141,7 @@ class NumberContent:
     cells: CellEstimates | None = field(default=None, repr=False, compare=False)
     collected_mean: MeanAnswer | None = None
     clip: bool = False
+    unit: float | None = None
 
     @classmethod
     def from_mean(cls, machine: Mean, attribute: str, *, clip: bool) -> NumberContent:
@@ -190,6 +192,7 @@ class NumberContent:
             consistent=consistent,
             cells=answer.cells,
             clip=clip,
+            unit=partition.unit,
         )
 
     @property
@@ -285,7 +288,7 @@ class NumberContent:
     ) -> NumberQuestions:
         """See `Content`. Answers have their errors without replicates."""
         edges = tuple(self.consumers[0].edges.tolist()) if self.consumers else self.partition
-        schema = number_schema(self.attribute, self.partition)
+        schema = number_schema(self.attribute, self.partition, self.unit)
         return NumberQuestions(schema, lambda: self._inquiry, self.collected_mean, edges)
 
     def marginal(self, release: Release, attributes: Sequence[str]) -> Marginal:
@@ -309,6 +312,7 @@ class NumberContent:
             "bits_per_report": self.bits_per_report,
             "consistent": self.consistent,
             "clip": self.clip,
+            **({} if self.unit is None else {"unit": self.unit}),
             "path": release.call.path,
         }
 
@@ -341,7 +345,8 @@ class NumberContent:
             mean = manifest["mean"]
             attribute = manifest["number"]
             partition = _edges("partition", manifest["partition"])
-            number_schema(attribute, partition)
+            unit = _unit(manifest, partition)
+            number_schema(attribute, partition, unit)
             return cls(
                 attribute=attribute,
                 low=low,
@@ -354,6 +359,7 @@ class NumberContent:
                 cells=cells,
                 collected_mean=None if mean is None else mean_answer_from_json(mean),
                 clip=_flag(manifest, "clip"),
+                unit=unit,
             )
 
     def check_shown(self, release: Release) -> None:
@@ -406,7 +412,7 @@ class NumberContent:
 
         Counts are not negative and add up to all people; the raw ones are in the files.
         """
-        counts, errors, low, high = self._published_counts(release, consumer)
+        counts, errors, low, high = self.published_counts(release, consumer)
         figures = list(zip(consumer.labels, counts, errors, low, high, strict=True))
         name, count, _, least, most = max(figures, key=lambda row: row[1])
         words = (
@@ -420,7 +426,7 @@ class NumberContent:
             "rows": [(label, *rounded_counts(n, error, a, b)) for label, n, error, a, b in figures],
         }
 
-    def _published_counts(
+    def published_counts(
         self, release: Release, consumer: ConsumerHistogram
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """A consumer's counts, standard errors and intervals, as every question answers them."""
@@ -518,6 +524,17 @@ def _edges(name: str, data: Sequence[float]) -> tuple[float, ...]:
     return edges
 
 
+def _unit(data: JsonMapping, edges: Sequence[float]) -> float | None:
+    """The unit of a manifest or of cells, if they state one; an error unless it fits the edges."""
+    if data.get("unit") is None:
+        return None
+    unit = float(data["unit"])
+    attribute = number_schema("number", edges, unit).attributes[0]
+    if partition_of(attribute).unit != unit:
+        raise ValueError(f"its edges do not lie between multiples of its unit {unit:g}")
+    return unit
+
+
 def _read_consumer(data: JsonMapping) -> ConsumerHistogram:
     edges, estimates, errors = (
         np.asarray(data[key], float) for key in ("edges", "estimates", "standard_errors")
@@ -544,6 +561,8 @@ def _flag(manifest: JsonMapping, name: str) -> bool:
 
 def _pack_cells(cells: CellEstimates) -> bytes:
     meta: JsonObject = {"edges": list(cells.partition.edges), "population": cells.population}
+    if cells.partition.unit is not None:
+        meta |= {"unit": cells.partition.unit}
     arrays = {} if cells.smoothed is None else {"smoothed": cells.smoothed}
     if isinstance(cells, PureCells):
         meta |= {"mechanism": cells.mechanism.to_json(), "asked": cells.asked}
@@ -556,7 +575,8 @@ def _pack_cells(cells: CellEstimates) -> bytes:
 
 def _unpack_cells(data: bytes) -> CellEstimates:
     meta, arrays = unpack(data)
-    partition = Partition(_edges("edges", meta["edges"]))
+    edges = _edges("edges", meta["edges"])
+    partition = Partition(edges, _unit(meta, edges))
     if partition.cells < 1:
         raise ReportError("the cells of a histogram have no edges")
     population = check_whole("population", meta["population"], 1)

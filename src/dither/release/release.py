@@ -13,10 +13,11 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from dither import __version__
-from dither.checks import check_choice, check_whole_or_none
+from dither.checks import check_choice, check_whole, check_whole_or_none
 from dither.display import Picture, as_pandas, as_polars, printable
-from dither.errors import ParameterError, PrivacyError
+from dither.errors import ParameterError, PrivacyError, QuestionError
 from dither.fit import Marginal, Model
+from dither.fit.raked import Raked, rake, read_totals
 from dither.fit.ruled import core_of
 from dither.mechanisms import check_spent
 from dither.methods import Diagnostics, EarlierReports, MethodRun, method, restore
@@ -28,7 +29,14 @@ from dither.private_files import make_private
 from dither.progress import followed
 from dither.randomness import check_seed
 from dither.release.amplification import CentralGuarantee, central_guarantee
-from dither.release.call import AskedRound, Call, asked_in, call_from_json, plain
+from dither.release.call import (
+    MIN_REPLICATES,
+    AskedRound,
+    Call,
+    asked_in,
+    call_from_json,
+    plain,
+)
 from dither.release.cells import CellsContent
 from dither.release.content import Content, Questions, unanswerable
 from dither.release.fit_checks import heldout_notes, rounds_notes
@@ -45,6 +53,7 @@ from dither.release.folder import (
     write_folder,
     write_json,
 )
+from dither.release.inference import Family, Regression, regress
 from dither.release.intervals import Bootstrap
 from dither.release.manipulation import manipulation_notes
 from dither.release.misfit import misfit_notes
@@ -58,9 +67,18 @@ from dither.release.report import plot_dependence, release_html, render_body
 from dither.release.table import TableContent, Truth
 from dither.release.words import EARLIER_REPLAYED, earlier_release, noise_sentence
 from dither.schema import Schema, load_schema
-from dither.schema.table import Layout, decode, plain_layout, to_arrow
+from dither.schema.files import write_table
+from dither.schema.table import (
+    Layout,
+    decode,
+    plain_layout,
+    public_layout,
+    read_columns,
+    to_arrow,
+)
 from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 
+MAX_TABLES = 99
 _CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {
     "table": TableContent,
     "number": NumberContent,
@@ -71,6 +89,7 @@ FILES = (
     REPORT,
     SCHEMA,
     *dict.fromkeys(name for content in _CONTENTS.values() for name in content.files),
+    *(f"synthetic-{i:02d}.{form}" for i in range(1, MAX_TABLES + 1) for form in ("parquet", "csv")),
 )
 
 
@@ -258,7 +277,7 @@ class Release:
             **{
                 "call": replace(call, parameters=parameters),
                 "content": content,
-                "schema": number_schema(attribute, content.partition),
+                "schema": number_schema(attribute, content.partition, content.unit),
                 "epsilon_achieved": machine.epsilon,
                 "participants": participants,
                 "rounds": len(machine.closed),
@@ -710,6 +729,78 @@ class Release:
     def _questions(self) -> Questions:
         return self.content.questions(self)
 
+    @cached_property
+    def bootstrap(self) -> Bootstrap:
+        """The replicates of a table's release; without stored ones they are made once."""
+        made = self._table("replicates").replicates
+        if made is None and self.no_privacy:
+            raise QuestionError(
+                "no interval: this release was made from the true records, without any noise",
+                where="replicates",
+            )
+        return prepare_bootstrap(self) if made is None else made
+
+    def regress(
+        self, formula: str, family: Family = "gaussian", *, level: float = 0.95
+    ) -> Regression:
+        """A generalised linear model fitted to the release, with intervals that hold.
+
+        A regression on the synthetic rows treats one draw from one fit as if it were data: its
+        intervals are too narrow. Here the model's own table is regressed on, and the errors
+        contain noise, fit and sampling. A number of a bin counts as the bin's middle; rows with a
+        missing answer are left out. Needs the extra `stats` (statsmodels, patsy).
+
+        Args:
+            formula: A formula as in statsmodels, such as "pay ~ age + C(sex)".
+            family: "gaussian", "binomial" or "poisson", with its canonical link. A binomial
+                response has two values, of which the last one in the schema's order counts as
+                success (True, 1, ">50K"), or lies in [0, 1].
+            level: The level of the intervals.
+
+        Returns:
+            Coefficients with standard errors and intervals, and their covariance.
+
+        Raises:
+            QuestionError: How the attributes depend on each other was not learnt.
+            ParameterError: The formula cannot be read or its coefficients are not determined.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=8.0, method="calm", columns=["age", "income"], rows=10)
+        >>> fitted = release.regress("income ~ age", family="binomial")
+        >>> list(fitted.coefficients["name"])
+        ['Intercept', 'age']
+        """
+        return regress(self, self._table("regression"), formula, family, level)
+
+    def tables(self, count: int, *, seed: int | None = None) -> list[NativeTable]:
+        """Synthetic tables, each drawn from another replicate of the model.
+
+        One synthetic table hides the noise of the fit. Analyse each of these and give the
+        estimates and standard errors to `dither.combine`.
+
+        Args:
+            count: How many tables, from 2 on; at most as many as replicates if these are stored.
+            seed: The seed of the drawn rows; by default one from the operating system.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["age", "sex"], rows=10)
+        >>> len(release.tables(3))
+        3
+        """
+        content = self._table("tables")
+        stored = content.replicates
+        most = MAX_TABLES if stored is None else min(MAX_TABLES, len(stored.replicates))
+        check_whole("count", count, 2, most)
+        if stored is None:
+            stored = prepare_bootstrap(self, replicates=max(count, MIN_REPLICATES))
+        root = np.random.SeedSequence(seed)
+        layout = public_layout(read_columns(content.synthetic)[0], self.schema, declared=True)
+        drawn = []
+        for model, each in zip(stored.replicates[:count], root.spawn(count), strict=True):
+            draw = np.random.default_rng(each)
+            drawn.append(decode(model.sample(self.rows, draw), self.schema, layout, draw))
+        return drawn
+
     def _only_attribute(self) -> str:
         if len(self.schema) != 1:
             raise ParameterError(
@@ -768,6 +859,65 @@ class Release:
             run, call, self.people, draw, truth=self.truth, clipped=self.clipped
         )
 
+    def rake(
+        self,
+        totals: Mapping[str | tuple[str, ...], Mapping[Any, float]],
+        *,
+        seed: int | None = None,
+    ) -> Release:
+        """The release with its people weighted to known totals of the population.
+
+        This corrects for who took part, as far as the attributes of the totals explain it: the
+        result is the distribution closest to the fitted one that has these totals. Replicates
+        are raked too, so intervals are those of the raked figures; without stored ones 20 are
+        made. Reports are left out of the result, so it cannot be raked to further totals later:
+        give all totals at once.
+
+        Args:
+            totals: For an attribute, or a tuple of attributes, the share or number of people of
+                each value or tuple of values; numbers are divided by their sum. Values that
+                are left out have nobody.
+            seed: The seed of the new synthetic rows; by default one from the operating system.
+
+        Raises:
+            ParameterError: A value is unknown, or the totals contradict each other.
+
+        >>> import dither
+        >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=100)
+        >>> raked = release.rake({"sex": {"Female": 51, "Male": 49}})
+        >>> round(raked.query("sex == 'Female'").estimate, 6)
+        0.51
+        """
+        content = self._table("raking")
+        if isinstance(content.model, Raked):
+            raise ParameterError("this release is raked already; give all totals at once")
+        read = read_totals(self.schema, totals)
+        made = self.bootstrap
+        models = tuple(rake(model, read) for model in made.replicates)
+        model = rake(content.model, read)
+        draw = np.random.default_rng(seed)
+        layout = public_layout(read_columns(content.synthetic)[0], self.schema, declared=True)
+        synthetic = decode(model.sample(self.rows, draw), self.schema, layout, draw)
+        known = " and ".join(" x ".join(names) for names in read)
+        notice = Notice("raked", f"people are weighted to known totals of {known}")
+        replicates = replace(made, model=model, replicates=models, reports=None)
+        fresh = replace(
+            content,
+            model=model,
+            synthetic=synthetic,
+            measured=(),
+            state=None,
+            replicates=unpack_replicates(pack_replicates(replicates), model, None),
+        )
+        return replace(
+            self,
+            content=fresh,
+            call=replace(self.call, replicates=len(models)),
+            warnings=(*self.warnings, notice),
+            truth=None,
+            clipped={},
+        )
+
     def to_arrow(self) -> NativeTable:
         """The synthetic table as a PyArrow table."""
         return to_arrow(self.synthetic)
@@ -797,11 +947,13 @@ class Release:
         form: Literal["parquet", "csv"] = "parquet",
         *,
         overwrite: bool = False,
+        tables: int = 0,
     ) -> Path:
         """Write the release's folder in one step and return its path.
 
         It holds release.json, report.html, schema.json and the files of its kind; a table's rows
-        are in synthetic.parquet, or .csv as `form` says. Either all of it appears or nothing
+        are in synthetic.parquet, or .csv as `form` says; with `tables`, that many further ones as
+        `Release.tables` draws them are in synthetic-01.parquet and so on. Either all of it appears or nothing
         changes. A simulation's report that shows the truth can be read by its owner alone (mode
         0600).
 
@@ -811,10 +963,13 @@ class Release:
         """
 
         check_choice("form", form, ("parquet", "csv"))
+        drawn = self.tables(tables, seed=self.seed) if tables else []
 
         def write(folder: Path) -> None:
             started = clock()
             self.content.write(self, folder, form)
+            for number, table in enumerate(drawn, start=1):
+                write_table(table, folder / f"synthetic-{number:02d}.{form}")
             digests = file_digests(folder, self.content.files)
             write_json(self.schema.file_json(), folder / SCHEMA)
             page = folder / REPORT
@@ -871,7 +1026,8 @@ class Release:
 
     def __getstate__(self) -> dict[str, object]:
         """Everything but the truth of a simulation, which is written nowhere."""
-        state = {name: value for name, value in vars(self).items() if name != "_questions"}
+        made = ("_questions", "bootstrap")
+        state = {name: value for name, value in vars(self).items() if name not in made}
         return state | {"truth": None, "clipped": {}}
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from dither.checks import check_choice, check_whole
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.fit import Model, answers_of, model_from_bytes
 from dither.fit.mixture.targets import PairTargets, pair_targets
+from dither.fit.raked import Raked
 from dither.fit.ruled import core_of, grouped_marginal
 from dither.mechanisms import kernels
 from dither.methods import (
@@ -299,6 +300,11 @@ def prepare_bootstrap(
     """Draw and refit; equal seeds make equal replicates."""
     check_whole("replicates", replicates, MIN_REPLICATES)
     check_choice("effort", effort, ("quick", "full"))
+    if not isinstance(source, MethodRun) and isinstance(source.model, Raked):
+        raise ParameterError(
+            "a raked release has the replicates that it was raked with; make more before raking",
+            where="replicates",
+        )
     learnt, model = (
         _learns_dependence(source),
         source.model() if isinstance(source, MethodRun) else source.model,

@@ -26,6 +26,7 @@ from dither.release.folder import MANIFEST, mixed, read_if_there, reading
 from dither.release.intervals import Bootstrap, LinearAnswer
 from dither.release.query.ask import Inquiry
 from dither.release.query.cells import Grid
+from dither.release.query.expression import Reader
 from dither.release.replicates import (
     pack_replicates,
     prepare_bootstrap,
@@ -183,9 +184,12 @@ class TableContent:
     ) -> Inquiry:
         """See `Content`. A release without replicates makes them at the first question."""
         sums = _ModelSums(release, self, progress, reason)
-        # The published table shows which attributes hold whole numbers.
-        units = number_units(release.schema, self.synthetic)
-        return Inquiry(release.schema, units, sums.linear, release.people)
+        reader = self.reader(release)
+        return Inquiry(release.schema, reader.units, sums.linear, release.people)
+
+    def reader(self, release: Release) -> Reader:
+        """Reads questions; the published table shows which attributes hold whole numbers."""
+        return Reader(release.schema, number_units(release.schema, self.synthetic))
 
     def marginal(self, release: Release, attributes: Sequence[str]) -> Marginal:
         """See `Content`.

@@ -19,6 +19,7 @@ DRAW_BYTES = 1 << 20  # random bytes for one report
 MAX_NUMBER = 1 << 53  # exclusive limit of all numbers of a plan
 # Distinct mechanisms of a plan; the device computes the epsilon of each.
 MAX_MECHANISMS = 1 << 14
+MAX_EPOCH = 64  # characters of the name of a collector's restore
 # Characters of a campaign's texts.
 MAX_TITLE, MAX_PURPOSE, MAX_CONTACT = (
     200,

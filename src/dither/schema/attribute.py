@@ -11,13 +11,13 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dither.checks import check_choice, check_text, is_finite
-from dither.errors import SchemaError
+from dither.errors import DitherError, ParameterError, SchemaError
 from dither.schema.formats import Format, parse_format
 
 if TYPE_CHECKING:
@@ -228,6 +228,19 @@ TEXTS = (
 _NEAREST = 1e-290
 
 
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """Those texts of an attribute that a schema has in several languages, in one of them."""
+
+    language: str
+    question: str = ""
+    help: str = ""
+    captions: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Attribute:
     """An attribute and its public domain.
@@ -252,6 +265,8 @@ class Attribute:
         captions: A caption for each answer, for people (`labels` in a schema file), and
             optionally one for the missing answer. Two schemas that differ in texts only have the
             same codes.
+        wordings: The same texts in several languages, if the schema has them; `question`, `help`
+            and `captions` are then those of the first language.
         format: How a table writes numbers or times as text, such as "$1,234.00" or "%d/%m/%Y".
             It has no effect on codes, and devices do not get it.
 
@@ -274,6 +289,7 @@ class Attribute:
     help: str = ""
     captions: tuple[str, ...] = ()
     format: str = ""
+    wordings: tuple[Wording, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -307,19 +323,44 @@ class Attribute:
 
     def _check_texts(self) -> None:
         about = f"attribute {self.name!r}:"
-        check_text(
-            f"{about} question", self.question, MAX_QUESTION, where=self.name, error=SchemaError
-        )
-        check_text(
-            f"{about} help", self.help, MAX_HELP, lines=True, where=self.name, error=SchemaError
-        )
-        if self.captions and len(self.captions) not in (self.answers, self.cardinality):
-            raise SchemaError(
-                f"{about} {len(self.captions):,} labels do not fit its {self.answers:,} answers; give one for each",
-                where=self.name,
+        given: tuple[Attribute | Wording, ...] = (self, *self.wordings)
+        for one in given:
+            check_text(
+                f"{about} question", one.question, MAX_QUESTION, where=self.name, error=SchemaError
             )
-        for caption in self.captions:
-            check_text(f"{about} a label", caption, MAX_CAPTION, where=self.name, error=SchemaError)
+            check_text(
+                f"{about} help", one.help, MAX_HELP, lines=True, where=self.name, error=SchemaError
+            )
+            if one.captions and len(one.captions) not in (self.answers, self.cardinality):
+                raise SchemaError(
+                    f"{about} {len(one.captions):,} labels do not fit its {self.answers:,} "
+                    "answers; give one for each",
+                    where=self.name,
+                )
+            for caption in one.captions:
+                check_text(
+                    f"{about} a label", caption, MAX_CAPTION, where=self.name, error=SchemaError
+                )
+        for wording in self.wordings:
+            check_language(wording.language, where=self.name, error=SchemaError)
+
+    def in_language(self, *languages: str) -> Attribute:
+        """Return the attribute with its texts in the first of these languages that it has.
+
+        A text that this language lacks stays as it is. The result has one language.
+        """
+        by_language = {wording.language: wording for wording in self.wordings}
+        for language in languages:
+            if language in by_language:
+                found = by_language[language]
+                return replace(
+                    self,
+                    question=found.question or self.question,
+                    help=found.help or self.help,
+                    captions=found.captions or self.captions,
+                    wordings=(),
+                )
+        return replace(self, wordings=()) if self.wordings else self
 
     def _check_edges(self) -> None:
         if self.values:
@@ -575,16 +616,36 @@ class Attribute:
         for key in ("missing", "clip"):
             if getattr(self, key):
                 out[key] = True
-        out |= {
-            key: text for key, text in (("question", self.question), ("help", self.help)) if text
-        }
-        if self.captions:
-            out["labels"] = list(self.captions)
+        return out | self._texts_json()
+
+    def _texts_json(self) -> JsonObject:
+        """The texts for people, by language where languages differ."""
+        out: JsonObject = {}
+        for key, field in (("question", "question"), ("help", "help"), ("labels", "captions")):
+            texts = {w.language: getattr(w, field) for w in self.wordings if getattr(w, field)}
+            plain = {code: _plain(text) for code, text in texts.items()}
+            if plain or getattr(self, field):
+                out[key] = plain or _plain(getattr(self, field))
         return out
 
     def file_json(self) -> JsonObject:
         """The entry of a schema file, with the format of a table's column."""
         return {**self.to_json(), **({"format": self.format} if self.format else {})}
+
+
+def _plain(text: str | tuple[str, ...]) -> str | list[str]:
+    return text if isinstance(text, str) else list(text)
+
+
+def check_language(
+    code: object, *, where: str = "language", error: type[DitherError] = ParameterError
+) -> str:
+    """Check a language's code, such as "de" or "pt-BR" (BCP 47)."""
+    if not isinstance(code, str) or len(code) > 35 or _LANGUAGE.fullmatch(code) is None:
+        raise error(
+            f"{str(code)[:40]!r} is not a language's code; write it as de or pt-BR", where=where
+        )
+    return code
 
 
 def check_kind(name: str, kind: Any) -> Kind:

@@ -41,16 +41,45 @@ from dither.schema.schema import DEFAULT_BINS, Schema, numeric
 from dither.schema.table import column_names, constant_value, read_columns, select_columns
 from dither.types import Counts, Floats, NativeTable
 
-_MAX_ATOMS = 16
-_ATOM_SHARE = 0.02  # of all values: rarer ones are left to their bin
-_ATOM_ROWS = 20  # fewer repeats can be chance
-# An atom is at least this many times as frequent as the values around it.
-_STANDS_OUT = 4.0
-# Bins follow the quantiles if one even bin would have at least this share.
-_CROWDED = 0.5
-_MAX_DECIMALS = 4
-_MAX_PERIODS = 40
-_TAIL = (0.99, 0.999)
+
+@dataclass(frozen=True)
+class InferSettings:
+    """Tuned constants of the inference; `dither bench any_table` counts the tables that open."""
+
+    # Atoms of one attribute: each is a code of its own, which makes questions larger.
+    max_atoms: int = 16
+    # Share of all values that makes one an atom; rarer ones are left to their bin.
+    atom_share: float = 0.02
+    # Rows that an atom needs besides; fewer repeats can be chance.
+    atom_rows: int = 20
+    # An atom is at least this many times as frequent as the values around it.
+    atom_ratio: float = 4.0
+    # Bins follow the quantiles if one even bin would have more than this share.
+    crowded: float = 0.5
+    # Two further edges at quantiles of 1 - tail and 1 - tail / 10.
+    tail: float = 0.01
+    # Finest decimal of a unit: beyond it rounded numbers and measured ones look alike.
+    max_decimals: int = 4
+    # Bins of a date: days or weeks if that few suffice, else months, quarters or years.
+    max_periods: int = 40
+    # Numbers with at most this many distinct values are codes.
+    max_codes: int = 16
+    # Listed values of a text column with too many categories; the rest is "other".
+    kept_categories: int = 500
+    # A text is a category, not an identifier, from this mean number of rows per value.
+    rows_per_category: int = 10
+    # From this number of rows on, values that are all distinct are an identifier.
+    key_rows: int = 64
+    # Without a repeat at this exponent numbers are not independent draws: the chance is e^-10.
+    key_exponent: float = 10.0
+    # Whole numbers of one length from this number of digits on, none twice, are account
+    # numbers and the like.
+    key_digits: int = 8
+    # Longer texts are no labels.
+    max_label: int = 1000
+
+
+SETTINGS = InferSettings()
 
 
 def _propose_numbers(
@@ -97,7 +126,7 @@ def _find_unit(values: Floats) -> float | None:
     """The power of ten, from 1 to 0.0001, that divides all values; None if none does."""
     if np.abs(values).max() >= 2**50:
         return None
-    for digits in range(_MAX_DECIMALS + 1):
+    for digits in range(SETTINGS.max_decimals + 1):
         scaled = values * 10**digits
         if (np.abs(scaled - np.rint(scaled)) <= 1e-9 * np.maximum(1.0, np.abs(scaled))).all():
             return float(f"1e-{digits}") if digits else 1.0
@@ -105,29 +134,33 @@ def _find_unit(values: Floats) -> float | None:
 
 
 def _find_atoms(seen: Floats, counts: Counts) -> Floats:
-    """The values that stand out from those around them, at most _MAX_ATOMS, in order."""
+    """The values that stand out from those around them, at most `max_atoms`, in order."""
     total = counts.sum()
-    often = np.flatnonzero(counts >= max(_ATOM_SHARE * total, _ATOM_ROWS))
+    often = np.flatnonzero(counts >= max(SETTINGS.atom_share * total, SETTINGS.atom_rows))
     atoms_at = []
     for i in often:
         around = np.concatenate([counts[max(0, i - 5) : i], counts[i + 1 : i + 6]])
-        if len(around) and counts[i] >= _STANDS_OUT * np.median(around):
+        if len(around) and counts[i] >= SETTINGS.atom_ratio * np.median(around):
             atoms_at.append(int(i))
     atoms_at.sort(key=lambda i: -int(counts[i]))
-    return np.sort(seen[atoms_at[:_MAX_ATOMS]])
+    return np.sort(seen[atoms_at[: SETTINGS.max_atoms]])
 
 
 def _crowded(values: Floats, low: float, high: float) -> bool:
     # Halves, because the range may overflow.
     held, _ = np.histogram(values / 2, bins=DEFAULT_BINS, range=(low / 2, high / 2))
-    return bool(held.max() > _CROWDED * len(values))
+    return bool(held.max() > SETTINGS.crowded * len(values))
 
 
 def _quantile_edges(
     values: Floats, low: float, high: float, unit: float | None
 ) -> tuple[float, ...]:
     """Edges at quantiles, and two more where the tail begins; three digits each."""
-    levels = [*np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2), *_TAIL]
+    levels = [
+        *np.arange(1, DEFAULT_BINS - 2) / (DEFAULT_BINS - 2),
+        1 - SETTINGS.tail,
+        1 - SETTINGS.tail / 10,
+    ]
     inner = [float(f"{q:.3g}") for q in np.quantile(values, levels)]
     if unit is not None:
         inner = [float(f"{np.rint(edge / unit) * unit:.12g}") for edge in inner]
@@ -137,14 +170,14 @@ def _quantile_edges(
 def _propose_moments(
     name: str, kind: Literal["date", "datetime"], values: Floats, missing: bool
 ) -> Attribute:
-    """The finest period with at most _MAX_PERIODS bins, and hours if times differ.
+    """The finest period with at most `max_periods` bins, and hours if times differ.
 
     `values` are days for a date, seconds for an instant; they are not all equal.
     """
     scale = 1 if kind == "date" else DAY
     first, last = float(np.floor(values.min() / scale)), float(np.floor(values.max() / scale))
     cycles: tuple[Cycle, ...] = ()
-    most = _MAX_PERIODS
+    most = SETTINGS.max_periods
     if kind == "datetime" and (values % DAY != 0).any():
         if last - first < 3:
             low, high = (
@@ -154,7 +187,7 @@ def _propose_moments(
             return Attribute(
                 name, kind, edges=tuple(np.arange(low, high + 1, 3600).tolist()), missing=missing
             )
-        cycles, most = ("hour",), _MAX_PERIODS // 2
+        cycles, most = ("hour",), SETTINGS.max_periods // 2
     return Attribute(
         name,
         kind,
@@ -178,17 +211,7 @@ LEAK_WARNING = (
     "use a public schema for private data"
 )
 _MAX_CATEGORIES = 1000
-# Numbers with at most this many distinct values are codes.
-MAX_CODES = 16
-# Listed values of a text column with more than _MAX_CATEGORIES; the rest is "other".
-KEPT_CATEGORIES = 500
 OTHER = "other"
-# A text is a category, not an identifier, from this mean number of rows per value.
-_REPEATED = 10
-# From this number of rows on, values that are all distinct are an identifier.
-_SURELY_ROWS = 64
-# Without a repeat at this exponent numbers are not independent draws: the chance is e^-10.
-_SURELY_REPEATS = 10.0
 # Names of identifiers: id, user_id, UserID, row number, key, index.
 _KEY_NAME = re.compile(
     r"(?i:(^|[\W_])(ids?|key|index|idx|uuid|guid|row ?names?|serial|no|nr|number)$)|[a-z](ID|Id)$"
@@ -196,8 +219,6 @@ _KEY_NAME = re.compile(
 # Whole numbers in this range are years.
 _FIRST_YEAR = 1000
 _LAST_YEAR = 2200
-# Longer texts are no labels.
-_MAX_LABEL = 1000
 # Rows of the table of decisions, and characters of a name in it.
 _MAX_LISTED = 20
 _MAX_NAME = 40
@@ -398,12 +419,14 @@ def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, rules: _Rule
     if formatted is not None:
         return formatted
     longest = max(map(len, labels))
-    if longest > _MAX_LABEL:
+    if longest > SETTINGS.max_label:
         raise _Unfit(f"free text: up to {longest:,} characters")
     distinct, rows = len(labels), len(present)
-    if rules.keep or (distinct <= rules.max_categories and not distinct == rows >= _SURELY_ROWS):
+    if rules.keep or (
+        distinct <= rules.max_categories and not distinct == rows >= SETTINGS.key_rows
+    ):
         return _listed(name, "categorical", labels, missing)
-    if distinct * _REPEATED > rows or rules.max_categories < _MAX_CATEGORIES:
+    if distinct * SETTINGS.rows_per_category > rows or rules.max_categories < _MAX_CATEGORIES:
         raise _Unfit(
             f"an identifier or free text: {distinct:,} distinct texts in {rows:,} rows",
             _drop_or_keep(name),
@@ -412,7 +435,10 @@ def _infer_text(name: str, present: pa.ChunkedArray, missing: bool, rules: _Rule
         counted.field("counts").to_pylist(), counted.field("values").to_pylist(), strict=True
     )
     often = [
-        label for _, label in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[:KEPT_CATEGORIES]
+        label
+        for _, label in sorted(pairs, key=lambda pair: (-pair[0], pair[1]))[
+            : SETTINGS.kept_categories
+        ]
     ]
     return _listed(name, "categorical", [*sorted({*often} - {OTHER}), OTHER], missing)
 
@@ -431,7 +457,7 @@ def _infer_formatted(
     if len(texts) < 2:
         return None
     number = detect_number(texts, codes=not marked)
-    if number is not None and len(texts) > MAX_CODES:
+    if number is not None and len(texts) > SETTINGS.max_codes:
         return _formatted_number(name, present, number, missing or marked)
     if number is not None:
         # Few amounts are labels in their order; a mark among them is a label too.
@@ -491,7 +517,7 @@ def _infer_number(
     if not pc.all(pc.is_finite(plain)).as_py():
         raise _Unfit("an infinite value", f"correct it, or --drop {_shown_list([name])}")
     distinct = pc.unique(present if whole else plain)
-    few = distinct.to_pylist() if len(distinct) <= MAX_CODES else []
+    few = distinct.to_pylist() if len(distinct) <= SETTINGS.max_codes else []
     # pandas stores whole numbers with gaps as floats; they are codes too, and so are
     # prices that repeat.
     if whole and few and max(abs(code) for code in few) >= 2**63:
@@ -500,13 +526,13 @@ def _infer_number(
         raise _Constant
     if few and all(float(code).is_integer() and abs(code) < 2**63 for code in few):
         return _listed(name, "ordinal", sorted(int(code) for code in few), missing)
-    if few and (len(few) == 1 or len(present) >= _REPEATED * len(few)):
+    if few and (len(few) == 1 or len(present) >= SETTINGS.rows_per_category * len(few)):
         return _listed(name, "ordinal", sorted(few), missing)
     values = np.asarray(plain.to_numpy())
     low, high = float(values.min()), float(values.max())
     if math.isinf(high - low):
         raise _Unfit("numbers that span more than a double-precision number can hold")
-    if not keep and len(distinct) == len(present) >= _SURELY_ROWS:
+    if not keep and len(distinct) == len(present) >= SETTINGS.key_rows:
         _check_key(name, values)
     return _propose_numbers(name, values, missing, whole=whole)
 
@@ -514,10 +540,10 @@ def _infer_number(
 def _check_key(name: str, values: Floats) -> None:
     """Raise `_Unfit` if distinct numbers identify the rows.
 
-    They do if the column's name says so, if they increase from row to row, or if independent
-    draws from so narrow a range would almost surely repeat: n draws among m values have no
-    repeat with a probability of at most exp(-n (n - 1) / 2 m), whatever their distribution.
-    Years are not identifiers.
+    They do if the column's name says so, if they increase from row to row, if they are long and
+    all of one length, or if independent draws from so narrow a range would almost surely repeat:
+    n draws among m values have no repeat with a probability of at most exp(-n (n - 1) / 2 m) for
+    every distribution. Years are not identifiers.
     """
     low, high = float(values.min()), float(values.max())
     years = low >= _FIRST_YEAR and high <= _LAST_YEAR
@@ -527,7 +553,11 @@ def _check_key(name: str, values: Floats) -> None:
     steps = np.diff(values)
     if (steps > 0).all() or (steps < 0).all():
         reason = f"an identifier or the order of rows: {count:,} sorted numbers, none of them twice"
-    elif _KEY_NAME.search(name) is not None or count * (count - 1) / 2 > _SURELY_REPEATS * (
+    elif low >= 10 ** (SETTINGS.key_digits - 1) and len(f"{low:.0f}") == len(f"{high:.0f}"):
+        reason = (
+            f"an identifier: {count:,} numbers of {len(f'{low:.0f}')} digits, none of them twice"
+        )
+    elif _KEY_NAME.search(name) is not None or count * (count - 1) / 2 > SETTINGS.key_exponent * (
         high - low + 1
     ):
         reason = f"an identifier: {count:,} whole numbers, none of them twice"

@@ -26,6 +26,7 @@ from dither.schema.attribute import (
     Cycle,
     Period,
     Value,
+    Wording,
     check_kind,
     check_span,
     check_unit,
@@ -113,23 +114,12 @@ def numeric(
     Raises:
         SchemaError: The bounds, bins or unit are not valid.
     """
-    for bound in (low, high):
-        if not is_finite(bound):
-            raise SchemaError(
-                f"{kind} attribute {name!r}: min and max must be finite numbers",
-                where=name,
-                value=bound,
-            )
+    _check_bounds(name, kind, low, high)
     check_whole(f"bins of {kind} attribute {name!r}", bins, 1, error=SchemaError)
     check_choice(f"attribute {name!r}: shape", shape, SHAPES, where=name, error=SchemaError)
     # Cheap to write and expensive to build, so it is rejected before anything is built.
     if bins > MAX_VALUES:
         raise too_many(name, bins)
-    if low >= high:
-        raise SchemaError(
-            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
-        )
-    check_span(name, kind, float(low), float(high))
     check_unit(name, unit, (float(low), float(high)))
     exact = {float(atom) for atom in atoms}
     edges: Sequence[float]
@@ -148,6 +138,21 @@ def numeric(
         unit=None if unit is None else float(unit),
         clip=clip,
     )
+
+
+def _check_bounds(name: str, kind: Literal["numeric", "duration"], low: float, high: float) -> None:
+    for bound in (low, high):
+        if not is_finite(bound):
+            raise SchemaError(
+                f"{kind} attribute {name!r}: min and max must be finite numbers",
+                where=name,
+                value=bound,
+            )
+    if low >= high:
+        raise SchemaError(
+            f"{kind} attribute {name!r}: min {low} must be below max {high}", where=name
+        )
+    check_span(name, kind, float(low), float(high))
 
 
 def _even(low: float, high: float, bins: int) -> list[float]:
@@ -241,11 +246,41 @@ def _format(attribute: Attribute, entry: Mapping[str, Any]) -> str:
 
 
 def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
-    """Add the texts for people.
+    """Add the texts for people: one text each, or an object {language: text}."""
+    spoken: dict[str, None] = {}
+    for key in TEXTS:
+        if _by_language(key, texts.get(key)):
+            spoken |= dict.fromkeys(texts[key])
+    wordings = tuple(_wording(attribute, texts, language) for language in spoken)
+    found: dict[str, Any] = {}
+    for field in ("question", "help", "captions"):
+        given = [getattr(wording, field) for wording in (_wording(attribute, texts), *wordings)]
+        found[field] = next((text for text in given if text), given[0])
+    return replace(attribute, **found, wordings=wordings)
 
-    Labels are a list in the answers' order, or an object {value: label} for some values.
-    """
-    labels = texts.get("labels", ())
+
+def _by_language(key: str, text: object) -> bool:
+    """Whether a text is an object {language: text}; labels may also be {value: label}."""
+    if not isinstance(text, Mapping):
+        return False
+    return key != "labels" or (bool(text) and not any(isinstance(v, str) for v in text.values()))
+
+
+def _wording(attribute: Attribute, texts: Mapping[str, Any], language: str = "") -> Wording:
+    """The texts in a language, or without one those that name no language."""
+    said: dict[str, Any] = {"question": "", "help": "", "labels": ()}
+    for key in TEXTS:
+        text = texts.get(key, said[key])
+        if _by_language(key, text):
+            said[key] = text.get(language, said[key])
+        elif not language:
+            said[key] = text
+    captions = _captions(attribute, said["labels"])
+    return Wording(language, said["question"], said["help"], captions)
+
+
+def _captions(attribute: Attribute, labels: object) -> tuple[str, ...]:
+    """The labels: a list in the answers' order, or an object {value: label} for some values."""
     if isinstance(labels, Mapping):
         values = attribute.labels[: attribute.answers]
         valid = set(values)
@@ -260,12 +295,7 @@ def _with_texts(attribute: Attribute, texts: Mapping[str, Any]) -> Attribute:
                 f"attribute {attribute.name!r} {problem}; correct its labels", where=attribute.name
             )
         labels = [labels.get(value, value) for value in values]
-    return replace(
-        attribute,
-        question=texts.get("question", ""),
-        help=texts.get("help", ""),
-        captions=_list(attribute.name, "labels", labels),
-    )
+    return _list(attribute.name, "labels", labels)
 
 
 def _coded(name: str, entry: Mapping[str, Any]) -> Attribute:
@@ -556,6 +586,18 @@ class Schema:
     def cells(self, names: Sequence[str]) -> int:
         """The size of the product domain of some attributes."""
         return math.prod(self.cardinalities[self.index(n)] for n in names)
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages in which its texts are written; empty if they name none."""
+        found = (w.language for attribute in self.attributes for w in attribute.wordings)
+        return tuple(dict.fromkeys(found))
+
+    def in_language(self, *languages: str) -> Schema:
+        """Return the schema with its texts in the first of these languages that they have."""
+        if not self.languages:
+            return self
+        return replace(self, attributes=tuple(a.in_language(*languages) for a in self.attributes))
 
     def to_json(self) -> JsonObject:
         """The form for devices, without formats, dropped and constant columns."""

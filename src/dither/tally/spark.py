@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,11 +32,17 @@ from dither.tally.counting import (
 from dither.tally.tally import tally_from_bytes, zero
 
 _REPORT = "report_id binary, question int, payload binary"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _PART = "tally binary, reports long, rows long, digest string"
 Part = tuple[bytes, int, int, str]
 
 
-def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) -> Counted:
+def count_on_spark(
+    paths: Sequence[str],
+    plan: Plan,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Counted:
     """Count reports on a Spark cluster, from the same files as the local engine.
 
     Args:
@@ -45,6 +51,8 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
         plan: The plan of the reports.
         master: Spark's address; by default that of spark-submit or Spark's configuration, else
             `local[*]`.
+        conf: Further settings of Spark by name. `spark.pyspark.python` is the interpreter of the
+            workers; by default the cluster's (`PYSPARK_PYTHON`), on this machine the running one.
 
     Raises:
         InputError: A path has no file or no report, or PySpark is missing.
@@ -60,7 +68,7 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     local = find_reports([path for path in paths if "://" not in path], plan)
     addresses = [path for path in paths if "://" in path]
     mine = SparkSession.getActiveSession() is None
-    session = _start_session(SparkSession.builder, master)
+    session = _start_session(SparkSession.builder, master, conf or {})
     if mine:
         session.sparkContext.setLogLevel("ERROR")
     text = json.dumps(plan.to_json())
@@ -99,19 +107,31 @@ def count_on_spark(paths: Sequence[str], plan: Plan, master: str | None = None) 
     )
 
 
-def _start_session(builder: Any, master: str | None) -> Any:
+def _start_session(builder: Any, master: str | None, conf: Mapping[str, str]) -> Any:
     """The active Spark session, or a new one."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = builder.appName("dither tally")
     # Otherwise spark-submit's, by default local[*].
     if master is not None:
         builder = builder.master(master)
-    builder = builder.config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not started by spark-submit
+        builder = builder.config("spark.ui.enabled", "false")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:  # Java's, of many kinds
         raise DitherError(f"Spark cannot start: {' '.join(str(error).split())[:200]}") from None
+    context = session.sparkContext
+    if not context.getConf().contains(_BATCH_ROWS) and _BATCH_ROWS not in conf:
+        # Larger batches than Spark's 10,000 rows: counting one costs a few NumPy calls.
+        session.conf.set(_BATCH_ROWS, "100000")
+    python = context.getConf().get("spark.pyspark.python", "")
+    if python:
+        context.pythonExec = python
+    elif "PYSPARK_PYTHON" not in os.environ and context.master.startswith("local"):
+        # On a cluster this path may not exist, or be another Python.
+        context.pythonExec = sys.executable
+    return session
 
 
 def _files_at(session: Any, given: str) -> list[str]:

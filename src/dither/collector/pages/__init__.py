@@ -1,9 +1,8 @@
 """The pages of a collector: templates, static files and routes, without formulas.
 
 `add_pages` adds them to an application that already has the HTTP API. The pages that anyone
-can see are here: the first page and the participant's. Guarantee: a private campaign leaves
-no trace on the first page. The participant's address holds the campaign only; the token is
-in the fragment, which browsers do not send.
+can see are in three places: the first page here, the participant's in `participant`, the
+reader's in `releases`. Guarantee: a private campaign leaves no trace on the first page.
 """
 
 from __future__ import annotations
@@ -15,17 +14,30 @@ from starlette.responses import Response
 
 from dither.collector.campaigns import Live
 from dither.collector.collector import Collector
-from dither.collector.pages.answers import SECURITY, failed, missing, page, shown_origin
+from dither.collector.pages.answers import (
+    failed,
+    language_choices,
+    language_of,
+    missing,
+    page,
+    served,
+)
 from dither.collector.pages.assets import asset, assets
 from dither.collector.pages.campaigns import campaign_routes
 from dither.collector.pages.console import Console, add_console
 from dither.collector.pages.new_campaign import new_campaign_routes
-from dither.collector.pages.progress import spoken_schema, title_of, until
+from dither.collector.pages.participant import (
+    lines,
+    participant_routes,
+    shown_closing,
+    title_in_language,
+)
 from dither.collector.pages.releases import release_pages
 from dither.collector.problems import cause_of
 from dither.collector.store import State
 from dither.errors import DitherError
-from dither.notice import REASON_EPSILON, weak_protection
+from dither.languages import LANGUAGES, language, speaking
+from dither.languages import gettext as _
 
 __all__ = ["add_pages"]
 
@@ -37,7 +49,7 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     """Add every page, and answer failed requests of browsers with a page."""
     app.include_router(_static_routes())
     app.include_router(_home_routes(collector))
-    app.include_router(_participant_routes(collector))
+    app.include_router(participant_routes(collector))
     app.include_router(release_pages(collector))
     console = Console(collector)
     add_console(app, console)
@@ -50,29 +62,23 @@ def _static_routes() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/static/{digest}/{name}")
-    async def static(digest: str, name: str) -> Response:
+    async def static(request: Request, digest: str, name: str) -> Response:
         file = assets().get(name)
         if file is None or file.address != f"/static/{digest}/{name}":
             return missing()
-        return Response(file.data, media_type=file.media_type, headers={**SECURITY, **_IMMUTABLE})
+        return served(request, file, _IMMUTABLE)
 
     @routes.get("/dither.js")
-    async def encoder() -> Response:
+    async def encoder(request: Request) -> Response:
         """Serve the encoder at a permanent address, for `sha256sum` and for other sites."""
-        return _with_etag("dither.js")
+        return served(request, asset("dither.js"), {})
 
     @routes.get("/dither.d.ts")
-    async def types() -> Response:
+    async def types(request: Request) -> Response:
         """Serve the encoder's types."""
-        return _with_etag("dither.d.ts")
+        return served(request, asset("dither.d.ts"), {})
 
     return routes
-
-
-def _with_etag(name: str) -> Response:
-    file = asset(name)
-    headers = {**SECURITY, "etag": f'"{file.sha256}"'}
-    return Response(file.data, media_type=file.media_type, headers=headers)
 
 
 def _answer_browsers(app: FastAPI) -> None:
@@ -87,7 +93,8 @@ def _answer_browsers(app: FastAPI) -> None:
             if not _is_browser(request):
                 return response
             absent = cause_of(error) in _ABSENT or response.status_code in (404, 405, 422)
-            return missing() if absent else failed(status or response.status_code)
+            with speaking(language_of(request)):
+                return missing() if absent else failed(status or response.status_code)
 
         app.add_exception_handler(kind, answer)
 
@@ -102,15 +109,12 @@ def _is_browser(request: Request) -> bool:
     return accepts_html and not request.url.path.startswith("/v1/")
 
 
-_SCRIPTS = ("participate.js", "form.js", "fits.js", "words.js", "pages.js")
-
-
 def _home_routes(collector: Collector) -> APIRouter:
     """Return the route of the first page, `/`."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/")
-    def home() -> Response:
+    def home(request: Request) -> Response:
         live = {
             campaign: collector.campaigns.get(campaign) for campaign in collector.campaigns.ids()
         }
@@ -120,57 +124,26 @@ def _home_routes(collector: Collector) -> APIRouter:
         released = [
             live[campaign] for campaign in collector.publications.public() if campaign in live
         ]
-        return page(
-            "home.html",
-            title="Dither collector",
-            heading="Learn from many, know of none",
-            subtitle="A collector of randomised answers.",
-            campaigns=[_card(each) for each in listed],
-            releases=[_card(each) for each in released],
-            encoder=asset("dither.js"),
-        )
-
-    return routes
-
-
-def _participant_routes(collector: Collector) -> APIRouter:
-    """Return the route of the participant's page, `/c/{campaign}`."""
-    routes = APIRouter(include_in_schema=False)
-
-    @routes.get("/c/{campaign}")
-    async def participate(campaign: str) -> Response:
-        spec = (await collector.find(campaign)).spec
-        return page(
-            "participate.html",
-            title=spec.title or spec.name or "A survey without a name",
-            scripts=("participate.js",),
-            campaign=campaign,
-            purpose=_lines(spec.purpose),
-            contact=spec.contact,
-            closes=until(spec.closes),
-            epsilon=spec.epsilon,
-            tickets=spec.participation == "tokens",
-            weak=weak_protection(spec.epsilon),
-            reason=_lines(spec.epsilon_reason),
-            reason_expected=spec.epsilon > REASON_EPSILON,
-            words=spoken_schema(spec.schema),
-            encoder=asset("dither.js"),
-            parts=[asset(name) for name in _SCRIPTS],
-            origin=shown_origin(collector.public_url),
-        )
+        with speaking(language_of(request)):
+            return page(
+                "home.html",
+                title=_("Dither collector"),
+                heading=_("Learn from many, know of none"),
+                subtitle=_("A collector of randomised answers."),
+                choices=language_choices(tuple(LANGUAGES)),
+                campaigns=[_card(each) for each in listed],
+                releases=[_card(each) for each in released],
+                encoder=asset("dither.js"),
+            )
 
     return routes
 
 
 def _card(live: Live) -> dict[str, str]:
-    """Return what the first page shows of a public campaign."""
+    """Return what the first page shows of a public campaign, in the current language."""
     return {
         "id": live.stored.id,
-        "title": title_of(live),
-        "about": next(iter(_lines(live.spec.purpose)), ""),
-        "closes": until(live.spec.closes),
+        "title": title_in_language(live),
+        "about": next(iter(lines(live.spec.text("purpose", language(), live.spec.language))), ""),
+        "closes": shown_closing(live.spec.closes),
     }
-
-
-def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]

@@ -7,17 +7,19 @@ https://www.w3.org/TR/CSP3/).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 import dither
+from dither import languages
 from dither.collector.access import on_loopback
-from dither.collector.pages.assets import asset
+from dither.collector.pages.assets import Asset, asset
+from dither.languages import gettext as _
 from dither.release.pages import render_page
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -41,7 +43,7 @@ SECURITY = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
-_DEFAULTS: dict[str, Any] = {"bar": (), "session": None, "said": ""}
+_DEFAULTS: dict[str, Any] = {"bar": (), "choices": (), "session": None, "said": ""}
 
 
 def page(
@@ -66,7 +68,32 @@ def page(
         modules=[asset(name).address for name in ("pages.js", *scripts)],
         **_DEFAULTS | values,
     )
-    return HTMLResponse(body, status, {**SECURITY, **(headers or {})})
+    spoken = {"content-language": languages.language(), "vary": "accept-language"}
+    return HTMLResponse(body, status, {**SECURITY, **spoken, **(headers or {})})
+
+
+def served(request: Request, file: Asset, headers: Mapping[str, str]) -> Response:
+    """A static file, compressed if the browser reads that."""
+    all_headers = {**SECURITY, "etag": f'"{file.sha256}"', "vary": "accept-encoding", **headers}
+    data = file.data
+    if "gzip" in request.headers.get("accept-encoding", "").lower():
+        data = file.gzipped
+        all_headers |= {"content-encoding": "gzip", "etag": f'"{file.sha256}-gzip"'}
+    return Response(data, media_type=file.media_type, headers=all_headers)
+
+
+def language_of(request: Request, offered: Sequence[str] = tuple(languages.LANGUAGES)) -> str:
+    """The language of a page: `?language=` of its address, else Accept-Language, else its own."""
+    wanted = request.query_params.get("language")
+    return languages.choose(offered, wanted, request.headers.get("accept-language"))
+
+
+def language_choices(offered: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """The languages that a visitor can choose: code, name, and whether it is the current one."""
+    if len(offered) == 1:
+        return []
+    current = languages.language()
+    return [(code, languages.LANGUAGES[code], code == current) for code in offered]
 
 
 def shown_origin(public_url: str | None) -> Markup:
@@ -92,9 +119,9 @@ def origin_for_operators(request: Request, public_url: str | None) -> str:
 
 def missing() -> HTMLResponse:
     """The page for a missing address and for one that the reader may not see."""
-    return page("missing.html", title="There is nothing here", status=404)
+    return page("missing.html", title=_("There is nothing here"), status=404)
 
 
 def failed(status: int = 500) -> HTMLResponse:
     """The page for a defect or an unavailable store, without details."""
-    return page("failed.html", title="This did not work", status=status)
+    return page("failed.html", title=_("This did not work"), status=status)

@@ -1,24 +1,37 @@
-"""The form for questions about a release, and their answers as charts and tables.
+"""The form of the explorer, and answers about one number as charts and tables.
 
-The form is plain GET, so the address is the question. `by` names attributes, `w0=2` ticks
+The form is plain GET, so the address is the view. `by` names attributes, `w0=2` ticks
 the third value of the first attribute for `where`, `w3from` and `w3below` are ends of a
 range, and `g...` does the same for `given`. `where` and `given` are typed expressions that
-are joined to them. A release about one number has neither `by` nor `given` in its form, and
-`quantiles`, `bins` and `figure` as in the API. No input is trusted: unknown attributes and
-values are ignored, and the release's parser checks the rest.
+are joined to them. `figure` and `of` choose a mean or quantiles of an attribute, `within`
+shares within rows, `first` and `second` (such as 0.1: the second value of the first attribute)
+two groups to compare, `sort` the order of values. A release about one number has neither `by`
+nor `given` in its form, and `quantiles`, `bins` and `figure` as in the API. No input is trusted:
+unknown attributes and values are ignored, and the release's parser checks the rest.
 """
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 
 from dither.collector.answering import FIGURES, Question
+from dither.collector.exploring import (
+    MAX_BY,
+    MEAN,
+    QUANTILE_LEVELS,
+    SHARE,
+    Group,
+    View,
+    equals,
+    literal,
+    name_in_question,
+)
 from dither.collector.pages.progress import answers, question_of
 from dither.display import Bar, bar_chart
 from dither.release.query import Answer, AnswerTable
@@ -29,7 +42,8 @@ from dither.schema import Attribute, Schema
 MAX_BOXES = 30
 # Values in such a list; others need an expression.
 MAX_LISTED = 500
-MAX_BY = 3
+# The view of a whole release.
+_WHOLE = View()
 _NUMBER_TEXTS = ("quantiles", "bins", "figure")
 
 
@@ -55,6 +69,16 @@ class _Field:
     from_: str = ""
     below: str = ""
     hint: str = ""
+    least: str = ""
+
+    @property
+    def words(self) -> str:
+        """The chosen values in words."""
+        parts = [box.words for box in self.boxes if box.ticked]
+        if self.from_ or self.below:
+            between = f"{self.from_ or self.least} to below {self.below}"
+            parts.insert(0, between if self.below else f"{self.from_} or more")
+        return ", ".join(parts)
 
     @property
     def used(self) -> bool:
@@ -68,6 +92,9 @@ class Form:
 
     Attributes:
         number: The name of the number, if the release is about one.
+        view: The view, if the release has attributes.
+        sort: "size", "order", or empty for the attribute's own.
+        asked: The parameters of the address.
     """
 
     by: tuple[str, ...]
@@ -78,6 +105,9 @@ class Form:
     question: Question
     attributes: Sequence[str]
     number: str = ""
+    view: View = _WHOLE
+    sort: str = ""
+    asked: Sequence[tuple[str, str]] = ()
     figures: ClassVar[Sequence[str]] = FIGURES
 
     @property
@@ -102,24 +132,121 @@ class Form:
         return parts
 
     @property
+    def chips(self) -> list[Chip]:
+        """Each restriction in words, with the address of the same view without it."""
+        found = []
+        for among, fields in ((False, self.filters), (True, self.conditions)):
+            for each in fields:
+                if each.used:
+                    names = (each.name, f"{each.name}from", f"{each.name}below")
+                    found.append(Chip(each.question, each.words, among, self.without(*names)))
+        for name, text, among in (("where", self.where, False), ("given", self.given, True)):
+            if text:
+                found.append(Chip("", text, among, self.without(name)))
+        return found
+
+    def without(self, *names: str, **more: str) -> str:
+        """The query of the same view without some parameters, and with others set."""
+        kept = [(name, value) for name, value in self.asked if name not in (*names, *more)]
+        return urlencode([*kept, *((name, value) for name, value in more.items() if value)])
+
+    @property
     def python(self) -> str:
-        """Python code for the same answer."""
-        asked = self.question
-        conditions = (("where", asked.where), ("given", asked.given))
-        arguments = [f"{name}={text!r}" for name, text in conditions if text]
-        if asked.by:
-            call = f"table({', '.join([repr(list(asked.by)), *arguments])})"
-        elif asked.quantiles:
-            call = f"quantile({self.number!r}, [{asked.quantiles}])"
-        elif asked.bins:
-            bins = f"[{asked.bins}]" if "," in asked.bins else asked.bins
-            call = f"number.answer({bins})"
-        elif asked.figure:
-            call = "mean()" if asked.figure == "mean" else f"number.{asked.figure}()"
-        else:
-            call = f"query({', '.join(arguments)})"
+        """Python code for the same figures."""
         load = 'release = dither.load_release("release")  # folder.zip, unpacked'
-        return f"import dither\n\n{load}\nrelease.{call}"
+        line = _number_line(self) if self.number else ""
+        return f"import dither\n\n{load}\n{line}"
+
+    @property
+    def asks_number(self) -> bool:
+        """Whether a question about one number is asked."""
+        return bool(self.number) and self.asks
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A restriction of a view: `among` the reference group, or of those counted."""
+
+    about: str
+    words: str
+    among: bool
+    without: str
+
+
+def _number_line(form: Form) -> str:
+    asked = form.question
+    if asked.quantiles:
+        return f"release.quantile({form.number!r}, [{asked.quantiles}])"
+    if asked.bins:
+        bins = f"[{asked.bins}]" if "," in asked.bins else asked.bins
+        return f"release.number.answer({bins})"
+    if asked.figure:
+        return "release.mean()" if asked.figure == "mean" else f"release.number.{asked.figure}()"
+    if asked.where:
+        return f"release.query(where={asked.where!r})"
+    return "release.consumers"
+
+
+def python_line(view: View, schema: Schema) -> str:
+    """The Python call that gives a view's figures."""
+    conditions = (("where", view.where), ("given", view.given))
+    more = "".join(f", {name}={text!r}" for name, text in conditions if text)
+    if view.versus is not None:
+        return _contrast_line(view, schema, more)
+    if view.figure != SHARE:
+        return _number_figure_line(view, schema, more)
+    if not view.by:
+        return f"[release.table([name]{more}) for name in release.schema.names]"
+    if not view.within or len(view.by) == 1:
+        return f"release.table({list(view.by)!r}{more})"
+    row, column, *third = view.by
+    people = [text for text in (view.where, view.given) if text]
+    rows = [_all_of(*people, equals(schema[row], code)) for code in range(schema[row].cardinality)]
+    if not third:
+        return f"{{row: release.table({[column]!r}, given=row) for row in {rows!r}}}"
+    over = [equals(schema[third[0]], code) for code in range(schema[third[0]].cardinality)]
+    both = [_all_of(text, only) for text in rows for only in over]
+    return f"{{row: release.table({[column]!r}, given=row) for row in {both!r}}}"
+
+
+def _all_of(*parts: str | None) -> str:
+    texts = [part for part in parts if part]
+    return texts[0] if len(texts) == 1 else " and ".join(f"({text})" for text in texts)
+
+
+def _number_figure_line(view: View, schema: Schema, more: str) -> str:
+    if view.figure == MEAN:
+        by = f", by={view.by[0]!r}" if view.by else ""
+        return f"release.mean({view.of!r}{by}{more})"
+    levels = list(QUANTILE_LEVELS) if view.figure == "quantiles" else [0.5]
+    people = [text for text in (view.where, view.given) if text]
+    if not view.by or view.by[0] not in schema.names:
+        where = f", where={_all_of(*people)!r}" if people else ""
+        return f"release.quantile({view.of!r}, {levels!r}{where})"
+    attribute = schema[view.by[0]]
+    groups = [_all_of(*people, equals(attribute, c)) for c in range(attribute.cardinality)]
+    call = f"release.quantile({view.of!r}, {levels!r}, where=group)"
+    return f"{{group: {call} for group in {groups!r}}}"
+
+
+def _contrast_line(view: View, schema: Schema, more: str) -> str:
+    assert view.versus is not None
+    sides = [
+        _all_of(view.given, equals(schema[side.attribute], side.code))
+        for side in view.versus
+        if side.attribute in schema.names
+    ]
+    if view.figure == MEAN:
+        where = f"where={view.where!r}, " if view.where else ""
+        first, second = (f"release.mean({view.of!r}, {where}given={side!r})" for side in sides)
+        return f"{first} - {second}"
+    if not view.by or view.by[0] not in schema.names:
+        first, second = (f"release.query({view.where!r}, given={side!r})" for side in sides)
+        return f"{first} - {second}"
+    attribute = schema[view.by[0]]
+    values = [_all_of(view.where, equals(attribute, c)) for c in range(attribute.cardinality)]
+    first, second = (f"release.query(value, given={side!r})" for side in sides)
+    return f"{{value: {first} - {second} for value in {values!r}}}"
 
 
 def read_form(schema: Schema, asked: Sequence[tuple[str, str]], number: str = "") -> Form:
@@ -143,7 +270,7 @@ def read_form(schema: Schema, asked: Sequence[tuple[str, str]], number: str = ""
             bins=first.get("bins", ""),
             figure=first.get("figure", ""),
         )
-        return Form((), where, "", filters, (), question, (), number)
+        return Form((), where, "", filters, (), question, (), number, asked=asked)
     chosen = dict.fromkeys(name for name in values.get("by", ()) if name in schema.names)
     by = tuple(chosen)[:MAX_BY]
     conditions = [_field(f"g{i}", attribute, values) for i, attribute in enumerate(schema)]
@@ -152,7 +279,36 @@ def read_form(schema: Schema, asked: Sequence[tuple[str, str]], number: str = ""
         given=_joined(schema, conditions, given),
         by=tuple(values.get("by", ())),
     )
-    return Form(by, where, given, filters, conditions, question, schema.names)
+    view = View(
+        by=tuple(dict.fromkeys(name for name in question.by if name)),
+        where=question.where,
+        given=question.given,
+        figure=first.get("figure", "") or SHARE,
+        of=first.get("of", ""),
+        within=bool(first.get("within")),
+        versus=_versus(schema, first.get("first", ""), first.get("second", "")),
+    )
+    sort = first.get("sort", "")
+    sort = sort if sort in ("size", "order") else ""
+    return Form(
+        by, where, given, filters, conditions, question, schema.names, "", view, sort, asked
+    )
+
+
+def _versus(schema: Schema, first: str, second: str) -> tuple[Group, Group] | None:
+    """Two groups such as 0.1, the second value of the first attribute; None unless both are there."""
+    sides = []
+    for text in (first, second):
+        attribute, _, code = text.partition(".")
+        if not (attribute.isdecimal() and code.isdecimal() and len(text) < 12):
+            return None
+        if int(attribute) >= len(schema):
+            return None
+        name = schema.names[int(attribute)]
+        if int(code) >= schema[name].cardinality:
+            return None
+        sides.append(Group(name, int(code)))
+    return sides[0], sides[1]
 
 
 def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]]) -> _Field:
@@ -173,6 +329,7 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
         from_=next(iter(values.get(f"{name}from", ())), "") if ranged else "",
         below=next(iter(values.get(f"{name}below", ())), "") if ranged else "",
         hint=" to ".join(attribute.shown(end).removesuffix(".0") for end in ends),
+        least=attribute.shown(ends[0]).removesuffix(".0") if ends else "",
     )
 
 
@@ -186,8 +343,8 @@ def _joined(schema: Schema, fields: Sequence[_Field], typed: str) -> str | None:
 
 
 def _expression(attribute: Attribute, field: _Field) -> str:
-    name = _attribute_name(attribute.name)
-    chosen = [_literal(attribute, box.code) for box in field.boxes if box.ticked]
+    name = name_in_question(attribute.name)
+    chosen = [literal(attribute, box.code) for box in field.boxes if box.ticked]
     parts = []
     if field.from_:
         parts.append(f"{name} >= {_end(attribute, field.from_)}")
@@ -200,23 +357,6 @@ def _expression(attribute: Attribute, field: _Field) -> str:
     if len(chosen) == 1:
         listed = f"{name} == {chosen[0]}"
     return f"({ranged} or {listed})" if ranged else listed
-
-
-def _attribute_name(name: str) -> str:
-    """An attribute in an expression."""
-    plain = (
-        name.isidentifier()
-        and name.isascii()
-        and not keyword.iskeyword(name)
-        and name not in ("attr", "between")
-    )
-    return name if plain else f"attr[{name!r}]"
-
-
-def _literal(attribute: Attribute, code: int) -> str:
-    if code >= attribute.answers:
-        return "None"
-    return repr(attribute.values[code] if attribute.values else attribute.labels[code])
 
 
 def _end(attribute: Attribute, typed: str) -> str:

@@ -7,9 +7,10 @@ each other by relative addresses.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import dither.release.pages
@@ -23,10 +24,21 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _IN_ADDRESS = 16  # characters of the hash
+# All that runs in a participant's page.
+SCRIPTS = (
+    "dither.js",
+    "fits.js",
+    "form.js",
+    "pages.js",
+    "participate.js",
+    "survey.js",
+    "words.js",
+)
+_HASH_CHARACTERS = 32  # of 64: 16 bytes fit a link and cannot be forged
 
 
 @dataclass(frozen=True)
-class _Asset:
+class Asset:
     """A file as it is served."""
 
     name: str
@@ -36,6 +48,11 @@ class _Asset:
     def sha256(self) -> str:
         """The hash as `sha256sum` prints it."""
         return hashlib.sha256(self.data).hexdigest()
+
+    @cached_property
+    def gzipped(self) -> bytes:
+        """The content compressed, the same bytes each time."""
+        return gzip.compress(self.data, 9, mtime=0)
 
     @property
     def address(self) -> str:
@@ -49,16 +66,18 @@ class _Asset:
 
 
 @cache
-def assets() -> dict[str, _Asset]:
+def assets() -> dict[str, Asset]:
     """Return all files by name."""
-    sheet = _SHARED.read_bytes() + (_STATIC / "pages.css").read_bytes()
+    parts = ("pages.css", "participant.css", "reader.css")
+    sheets = (_SHARED, *(_STATIC / part for part in parts))
+    sheet = b"".join(path.read_bytes() for path in sheets)
     own = {
         path.name: path.read_bytes()
         for path in sorted(_STATIC.iterdir())
         if path.suffix in (".js", ".svg")
     }
     found = {"dither.css": sheet, **own, **_encoder()}
-    return {name: _Asset(name, data) for name, data in found.items()}
+    return {name: Asset(name, data) for name, data in found.items()}
 
 
 @cache
@@ -68,9 +87,19 @@ def _digest() -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:_IN_ADDRESS]
 
 
-def asset(name: str) -> _Asset:
+def asset(name: str) -> Asset:
     """Return one file."""
     return assets()[name]
+
+
+def scripts_listing() -> str:
+    """Return the participant's scripts with their hashes, as `sha256sum` prints them."""
+    return "".join(f"{asset(name).sha256}  {name}\n" for name in SCRIPTS)
+
+
+def scripts_hash() -> str:
+    """Return the first 16 bytes of the SHA-256 of `scripts_listing`, in base 16."""
+    return hashlib.sha256(scripts_listing().encode()).hexdigest()[:_HASH_CHARACTERS]
 
 
 def _encoder() -> dict[str, bytes]:

@@ -15,17 +15,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from dither import languages
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
 from dither.collector.store import State
+from dither.languages import gettext as _
 from dither.mechanisms import Mechanism
 from dither.release.pages import moment
 from dither.reports import Plan
 from dither.reports.plan import closing_seconds
 from dither.schema import Attribute, Schema
 from dither.types import JsonObject
-
-_NO_ANSWER = "No answer"
 
 
 def until(closes: str | None) -> str:
@@ -34,8 +34,12 @@ def until(closes: str | None) -> str:
 
 
 def spoken_schema(schema: Schema) -> JsonObject:
-    """Return question, help, answers and groups of each attribute; for numbers also the range."""
-    return {attribute.name: _spoken(attribute) for attribute in schema}
+    """Return question, help, answers and groups of each attribute; for numbers also the range.
+
+    In the current language.
+    """
+    code = languages.language()
+    return {attribute.name: _spoken(attribute.in_language(code)) for attribute in schema}
 
 
 def question_of(attribute: Attribute) -> str:
@@ -48,7 +52,7 @@ def _spoken(attribute: Attribute) -> JsonObject:
         "question": question_of(attribute),
         "help": attribute.help,
         "labels": answers(attribute),
-        "groups": [*attribute.group_names, *([_NO_ANSWER] if attribute.missing else [])],
+        "groups": [*attribute.group_names, *([_("No answer")] if attribute.missing else [])],
     }
     if attribute.on_line:
         out |= _range(attribute)
@@ -61,7 +65,7 @@ def answers(attribute: Attribute) -> list[str]:
         _stretches(attribute) if attribute.kind in ("numeric", "duration") else _listed(attribute)
     )
     if attribute.missing:
-        plain.append(_NO_ANSWER)
+        plain.append(_("No answer"))
     return [
         *(own or word for own, word in zip(attribute.captions, plain, strict=False)),
         *plain[len(attribute.captions) :],
@@ -70,7 +74,7 @@ def answers(attribute: Attribute) -> list[str]:
 
 def _listed(attribute: Attribute) -> list[str]:
     if attribute.kind == "boolean":
-        return ["No", "Yes"]
+        return [_("No"), _("Yes")]
     return list(attribute.labels[: attribute.answers])
 
 
@@ -79,36 +83,56 @@ def _stretches(attribute: Attribute) -> list[str]:
     exact, last, out = set(attribute.atoms), attribute.edges[-1], []
     unit = " s" if attribute.kind == "duration" else ""
     for low, high in attribute.line.ends:
+        ends = {"low": _shown(low) + unit, "high": _shown(high) + unit}
         if low == high:
-            out.append(f"exactly {_shown(low)}{unit}")
+            out.append(_("exactly %(low)s", **ends))
+        elif (multiples := _between_multiples(attribute, low, high)) is not None:
+            first, top = (_shown(number) + unit for number in multiples)
+            out.append(_("%(low)s to %(high)s", low=first, high=top) if first != top else first)
         elif attribute.unit == 1.0 and high - 1 > low and not {low, high} & exact:
-            top = high if high == last else high - 1
-            out.append(f"{_shown(low)} to {_shown(top)}{unit}")
+            top = _shown(high if high == last else high - 1) + unit
+            out.append(_("%(low)s to %(high)s", low=ends["low"], high=top))
+        elif high == last and high not in exact:
+            above = _("above %(low)s, to %(high)s", **ends)
+            out.append(above if low in exact else _("%(low)s to %(high)s", **ends))
+        elif low in exact:
+            out.append(_("above %(low)s, to below %(high)s", **ends))
         else:
-            start = f"above {_shown(low)}, " if low in exact else f"{_shown(low)} "
-            end = (
-                f"to {_shown(high)}"
-                if high == last and high not in exact
-                else f"to below {_shown(high)}"
-            )
-            out.append(f"{start}{end}{unit}")
+            out.append(_("%(low)s to below %(high)s", **ends))
     return out
+
+
+def _between_multiples(attribute: Attribute, low: float, high: float) -> tuple[float, float] | None:
+    """The first and the last multiple of the unit between two edges; None if an edge is a multiple."""
+    if attribute.unit is None:
+        return None
+    places = low / attribute.unit - 0.5, high / attribute.unit - 0.5
+    if any(abs(place - round(place)) > 1e-9 for place in places):
+        return None
+    first, last = ((round(place) + 1) * attribute.unit for place in places)
+    return float(f"{first:.12g}"), float(f"{last - attribute.unit:.12g}")
 
 
 def _range(attribute: Attribute) -> JsonObject:
     if attribute.kind in ("date", "datetime"):
         low, high = (attribute.shown(edge) for edge in (attribute.edges[0], attribute.edges[-1]))
-        return {"range": [low, high], "between": f"From {low} to before {high}."}
+        between = _("From %(low)s to before %(high)s.", low=low, high=high)
+        return {"range": [low, high], "between": between}
     numbers = (*attribute.edges, *attribute.atoms)
-    unit = ", in seconds" if attribute.kind == "duration" else ""
-    return {
-        "range": [min(numbers), max(numbers)],
-        "between": f"A number from {_shown(min(numbers))} to {_shown(max(numbers))}{unit}.",
-    }
+    numbers = _between_multiples(attribute, min(numbers), max(numbers)) or numbers
+    ends = {"low": _shown(min(numbers)), "high": _shown(max(numbers))}
+    if attribute.kind == "duration":
+        between = _("A number from %(low)s to %(high)s, in seconds.", **ends)
+    else:
+        between = _("A number from %(low)s to %(high)s.", **ends)
+    return {"range": [min(numbers), max(numbers)], "between": between}
 
 
 def _shown(number: float) -> str:
-    return f"{int(number):,}" if number == int(number) and abs(number) < 1e15 else f"{number:,.6g}"
+    """A number with at most six significant digits, unless it is whole."""
+    if number == int(number) and abs(number) < 1e15:
+        return languages.decimal(int(number))
+    return languages.significant(number)
 
 
 _WINDOW_SECONDS = 3600.0

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,7 @@ from dither.lab.harness.study import (
 )
 from dither.progress import in_notebook, progress_bar, time_left
 from dither.schema.files import write_atomically
+from dither.types import JsonObject
 
 # Modules and packages that a published number can depend on. The command line, the pages
 # and the collector cannot change one.
@@ -123,59 +124,69 @@ def _module_file(root: Path, name: str) -> Path | None:
     return None
 
 
+class _Entry(TypedDict):
+    """A measured point in the journal."""
+
+    key: str
+    rows: list[dict[str, Any]]
+    seconds: float
+
+
 class _Journal:
     """Lines of JSON, one for each measured point, after a head with code, size and data."""
 
     def __init__(self, path: Path, bench: Bench, fresh: bool = False) -> None:
         self.path = path
-        self.head: dict[str, Any] = {
+        self.head: dict[str, str] = {
             "bench": bench.name,
             "size": bench.size,
             "code": fingerprint(bench),
         }
         if bench.data:
             self.head["data"] = bench.data
-        self._done: dict[str, dict[str, Any]] = {}
-        entries = self._read()
-        usable = bool(entries) and entries[0] == self.head and not fresh
+        self._done: dict[str, _Entry] = {}
+        head, entries = self._read()
+        usable = head == self.head and not fresh
         if usable:
-            self._done = {entry["key"]: entry for entry in entries[1:]}
+            self._done = {entry["key"]: entry for entry in entries}
         # Whether there was a journal of other code, size or data.
-        self.stale = bool(entries) and not usable and not fresh
+        self.stale = head is not None and not usable and not fresh
         # Written again in any case: a run that was killed may have left half a line.
         lines = [json.dumps(entry) + "\n" for entry in (self.head, *self._done.values())]
         path.write_text("".join(lines), encoding="utf-8")
 
-    def _read(self) -> list[dict[str, Any]]:
+    def _read(self) -> tuple[JsonObject | None, list[_Entry]]:
+        """The head, None without a journal, and the whole entries after it."""
         if not self.path.is_file():
-            return []
-        entries: list[dict[str, Any]] = []
+            return None, []
+        head: JsonObject | None = None
+        entries: list[_Entry] = []
         for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
             try:
                 entry = json.loads(line)
             except json.JSONDecodeError:
                 # Half a line: the run was killed while it wrote.
                 break
-            complete = isinstance(entry, dict) and (
-                not entries or {"key", "rows", "seconds"} <= set(entry)
-            )
-            if not complete:
+            if not isinstance(entry, dict):
                 break
-            entries.append(entry)
-        return entries
+            if head is None:
+                head = entry
+            elif {"key", "rows", "seconds"} <= set(entry):
+                entries.append(cast(_Entry, entry))
+            else:
+                break
+        return head, entries
 
     def __len__(self) -> int:
         return len(self._done)
 
-    def find(self, study: str, point: Point) -> dict[str, Any] | None:
+    def find(self, study: str, point: Point) -> _Entry | None:
         """The entry of a point, if it was measured."""
         return self._done.get(_key(study, point))
 
-    def add(
-        self, study: str, point: Point, rows: list[dict[str, Any]], seconds: float
-    ) -> dict[str, Any]:
+    def add(self, study: str, point: Point, rows: list[dict[str, Any]], seconds: float) -> _Entry:
         """Add a point; it is in the file when this returns."""
-        entry: dict[str, Any] = {
+        entry: _Entry = {
             "key": _key(study, point),
             "rows": rows,
             "seconds": round(seconds, 3),

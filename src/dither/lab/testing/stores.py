@@ -17,6 +17,7 @@ from dither.collector import limits
 from dither.collector.collector import Collector
 from dither.collector.store import (
     Batch,
+    Deletion,
     Move,
     Outcome,
     Row,
@@ -151,6 +152,37 @@ class StoreContract:
         assert store.stored_among("00" * 16, ids) == set()
         assert store.stored_among(CAMPAIGN, []) == set()
         store.close()
+
+    def test_one_report_is_deleted_while_its_round_is_open(self, open_store: Opening) -> None:
+        store, ids = self.prepared(open_store), [row.report_id for row in self.rows(3)]
+        store.add_reports([Batch(CAMPAIGN, 0, self.rows(3))])
+        assert store.delete_report("00" * 16, ids[0]) == (Deletion.ABSENT, -1)
+        assert store.delete_report(CAMPAIGN, ids[0]) == (Deletion.DELETED, 0)
+        assert store.delete_report(CAMPAIGN, ids[0]) == (Deletion.ABSENT, -1)
+        assert store.stored_among(CAMPAIGN, ids) == set(ids[1:])
+        assert store.count(CAMPAIGN, 0) == sum(store.answers(CAMPAIGN, 0).values()) == 2
+        assert store.add_reports([Batch(CAMPAIGN, 0, self.rows(1))]) == [[Outcome.STORED]]
+        store.move(Move(CAMPAIGN, State.OPEN, 0, State.CLOSING, 0, round_state="closing"))
+        assert store.delete_report(CAMPAIGN, ids[1]) == (Deletion.ROUND_CLOSING, 0)
+        store.move(
+            Move(CAMPAIGN, State.CLOSING, 0, State.COLLECTED, 0, round_state="closed", tally=b"t")
+        )
+        assert store.delete_report(CAMPAIGN, ids[1]) == (Deletion.ROUND_CLOSED, 0)
+        assert store.count(CAMPAIGN, 0) == 3
+        store.close()
+
+    def test_a_restore_has_a_name(self, open_store: Opening) -> None:
+        store = open_store()
+        assert store.epoch() == ""
+        names = set()
+        for _ in range(2):
+            store.begin_epoch()
+            names.add(store.epoch())
+        assert len(names) == 2
+        store.close()
+        again = open_store()
+        assert again.epoch() in names
+        again.close()
 
     def test_it_tells_the_time(self, open_store: Opening) -> None:
         store = open_store()

@@ -196,26 +196,57 @@ _SAME = (
 
 @dataclass(frozen=True)
 class Partition:
-    """Cells between neighbouring edges, half-open, the last one closed."""
+    """Cells between neighbouring edges, half-open, the last one closed.
+
+    With a `unit` every number is a multiple of it. The edges then lie half a unit below the first
+    multiple of a cell, and the last one half a unit above the range, so that no edge is a number.
+    """
 
     edges: tuple[float, ...]
+    unit: float | None = None
 
     @property
     def cells(self) -> int:
         """How many cells there are."""
         return len(self.edges) - 1
 
+    @property
+    def half(self) -> float:
+        """Half the unit; 0 for real numbers."""
+        return 0.0 if self.unit is None else self.unit / 2
+
+    @property
+    def low(self) -> float:
+        """The smallest number."""
+        return self.edges[0] + self.half
+
+    @property
+    def high(self) -> float:
+        """The largest number."""
+        return self.edges[-1] - self.half
+
+    def place(self, edge: float) -> float:
+        """Where a bin that begins with this number, or ends before it, is cut.
+
+        >>> Partition((0.5, 1.5, 2.5), unit=1.0).place(2.0)
+        1.5
+        """
+        if self.unit is None or math.isinf(edge):
+            return edge
+        return float((math.ceil(round(edge / self.unit, 9)) - 0.5) * self.unit)
+
     def spans(self, consumer: Consumer) -> list[tuple[int, int]]:
         """For each bin of a consumer the cells [start, stop) it is the sum of."""
         edges = np.asarray(self.edges)
         slack = _SAME * (edges[-1] - edges[0])
-        after = np.clip(np.searchsorted(edges, consumer.edges), 1, len(edges) - 1)
-        nearer = np.asarray(consumer.edges) - edges[after - 1] <= edges[after] - np.asarray(
-            consumer.edges
-        )
+        wanted = np.array([self.place(edge) for edge in consumer.edges])
+        if consumer.edges[-1] >= self.high:  # the bin that ends the range is closed
+            wanted[-1] = edges[-1]
+        after = np.clip(np.searchsorted(edges, wanted), 1, len(edges) - 1)
+        nearer = wanted - edges[after - 1] <= edges[after] - wanted
         positions = (after - nearer).tolist()
-        for edge, position in zip(consumer.edges, positions, strict=True):
-            if abs(edges[position] - edge) > slack:
+        for edge, cut, position in zip(consumer.edges, wanted, positions, strict=True):
+            if abs(edges[position] - cut) > slack:
                 raise ParameterError(
                     f"consumer {consumer.name!r}: edge {edge:g} is not among the edges that are asked; add it to the attribute's "
                     "bins before anybody is asked, or take a late answer",
@@ -232,14 +263,24 @@ class Partition:
         return out
 
 
-def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
-    """The coarsest partition of [low, high] whose cells make up every consumer's bins (paper, eq. 9 and 10)."""
-    everything = np.unique(
-        np.array(
-            [low, high, *(edge for consumer in consumers for edge in consumer.edges)],
-            dtype=np.float64,
-        )
-    )
+def union(
+    consumers: Sequence[Consumer], low: float, high: float, unit: float | None = None
+) -> Partition:
+    """The coarsest partition of [low, high] whose cells make up every consumer's bins (paper, eq. 9 and 10).
+
+    Args:
+        consumers: Their edges.
+        low: The smallest number.
+        high: The largest number.
+        unit: Every number, `low` and `high` among them, is a multiple of it; None for real numbers.
+    """
+    given = [low, high, *(edge for consumer in consumers for edge in consumer.edges)]
+    if unit is not None:
+        whole = Partition((low - unit / 2, high + unit / 2), unit)
+        low, high = whole.edges
+        given = [high if edge >= whole.high else whole.place(edge) for edge in given]
+        given.append(low)
+    everything = np.unique(np.array(given, dtype=np.float64))
     apart = np.diff(everything) > _SAME * (high - low)
     kept = everything[np.concatenate([[True], apart])]
     # An edge a rounding error below the upper end may have replaced it.
@@ -249,7 +290,7 @@ def union(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
             f"the consumers' edges make {len(kept) - 1:,} cells; at most {_MAX_BINS:,} can be asked",
             where="consumers",
         )
-    return Partition(tuple(kept.tolist()))
+    return Partition(tuple(kept.tolist()), unit)
 
 
 def mapping(fine: Partition, coarse: Partition) -> Integers:
@@ -303,6 +344,25 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
             value=(low, high),
         )
     return low, high
+
+
+def check_step(unit: float, low: float, high: float) -> float:
+    """The unit of the numbers of a range as a float; an error unless it divides both ends."""
+    unit = float(check_finite("unit", unit))
+    check_between("unit", unit, 0, high - low, ends="(]")
+    if not ends_at_multiples(unit, low, high):
+        raise ParameterError(
+            f"the range [{low:g}, {high:g}] does not end at multiples of the unit {unit:g}; move its ends there",
+            where="unit",
+            value=unit,
+        )
+    return unit
+
+
+def ends_at_multiples(unit: float, low: float, high: float) -> bool:
+    """Whether both ends of a range are multiples of a unit."""
+    places = [end / unit for end in (low, high)]
+    return all(abs(place - round(place)) <= 1e-9 * max(1.0, abs(place)) for place in places)
 
 
 def police(

@@ -71,6 +71,7 @@ class Functional:
 def inside(partition: Partition, low: float, high: float) -> Functional:
     """Whether a number lies in [low, high)."""
     edges = np.asarray(partition.edges)
+    low, high = partition.place(low), partition.place(high)
     reach = np.minimum(high, edges[1:]) - np.maximum(low, edges[:-1])
     share = np.clip(reach / np.diff(edges), 0.0, 1.0)
     share[np.abs(share - 1) < _SAME] = 1.0
@@ -82,18 +83,34 @@ def inside(partition: Partition, low: float, high: float) -> Functional:
 
 def number(partition: Partition) -> Functional:
     """The number itself."""
+    low, high = _ends(partition)
+    return Functional((low + high) / 2, _square_widths(partition) / 12, low, high)
+
+
+def _ends(partition: Partition) -> tuple[Floats, Floats]:
+    """The smallest and the largest number of each cell; equal for a single multiple of the unit."""
     edges = np.asarray(partition.edges)
-    return Functional((edges[1:] + edges[:-1]) / 2, np.diff(edges) ** 2 / 12, edges[:-1], edges[1:])
+    low, high = edges[:-1] + partition.half, edges[1:] - partition.half
+    single = high - low < _SAME * (edges[1:] - edges[:-1])
+    middle = (low + high) / 2
+    return np.where(single, middle, low), np.where(single, middle, high)
+
+
+def _square_widths(partition: Partition) -> Floats:
+    """Twelve times the variance of numbers that are spread evenly over each cell."""
+    low, high = _ends(partition)
+    wide = high - low
+    # Multiples of u from a to b have the variance (b - a)(b - a + 2u) / 12.
+    return np.asarray(wide * (wide + 4 * partition.half))
 
 
 def squared_distance(partition: Partition, centre: float) -> Functional:
     """The squared distance of the number from a centre."""
-    edges = np.asarray(partition.edges) - centre
-    low, high = edges[:-1], edges[1:]
-    middle, wide = (low + high) / 2, high - low
+    low, high = (ends - centre for ends in _ends(partition))
+    middle, square = (low + high) / 2, _square_widths(partition)
     nearest = np.where((low < 0) & (high > 0), 0.0, np.minimum(low**2, high**2))
-    spread = wide**2 * middle**2 / 3 + wide**4 / 180
-    return Functional(middle**2 + wide**2 / 12, spread, nearest, np.maximum(low**2, high**2))
+    spread = square * middle**2 / 3 + square**2 / 180
+    return Functional(middle**2 + square / 12, spread, nearest, np.maximum(low**2, high**2))
 
 
 @dataclass(frozen=True)
@@ -253,7 +270,8 @@ def quantiles(
     The interval has every number x for which the share below x may be the given one. It
     extends to the next point of the search, since many values may be equal. The share below a
     point lies between the shares below the edges of its cell, so the edges determine the cell
-    of each end of the interval, and only that cell is searched.
+    of each end of the interval, and only that cell is searched. Where numbers are multiples of
+    a unit, the estimate is the nearest one in its cell and the interval ends at multiples.
     """
     edges = np.asarray(cells.partition.edges)
     known = ask(cells, [inside(cells.partition, edges[0], float(x)) for x in edges[1:-1]])
@@ -276,8 +294,20 @@ def quantiles(
         points, lows, _ = fine[last]
         high = float(points[1 + int((np.minimum.accumulate(lows[::-1])[::-1] < share).sum())])
         middle = _crossing(edges, likely, share)
+        low, high = _multiple(cells.partition, low, -1), _multiple(cells.partition, high, 1)
+        middle = _multiple(cells.partition, middle, 0)
         out.append((min(max(middle, low), max(low, high)), low, max(low, high)))
     return out
+
+
+def _multiple(partition: Partition, number: float, side: int) -> float:
+    """A multiple of the unit: the first (-1) or the last (1) of an interval, or the nearest (0)."""
+    if partition.unit is None:
+        return number
+    place = round(number / partition.unit, 9)
+    # Half-way between two multiples, at an edge, the share up to the lower one is reached.
+    step = {-1: math.ceil(place), 0: math.ceil(place - 0.5), 1: math.floor(place)}[side]
+    return float(np.clip(step * partition.unit, partition.low, partition.high))
 
 
 def _finer(
@@ -367,16 +397,17 @@ def late_answer(cells: CellEstimates, consumer: Consumer, level: float = 0.95) -
     docstring describes ours. Counts and intervals lie between zero and the population, and the
     counts of a partition add up to it. A bin over the whole range has the whole population.
     """
-    wanted, edges, people = (
-        np.asarray(consumer.edges),
-        cells.partition.edges,
-        float(cells.population),
-    )
-    bins = [inside(cells.partition, a, b) for a, b in pairwise(consumer.edges)]
+    wanted, people = np.asarray(consumer.edges), float(cells.population)
+    whole = cells.partition.low, cells.partition.high
+    last = cells.partition.high
+    bins = [
+        inside(cells.partition, a, math.inf if b >= last else b)
+        for a, b in pairwise(consumer.edges)
+    ]
     stretches = ask_shares(cells, bins)
     ends = np.array([one.interval_within(level, (0.0, 1.0)) for one in stretches]) * people
     estimates = np.array([one.estimate for one in stretches]) * people
     errors = np.array([one.standard_error for one in stretches]) * people
-    if consumer.bins == 1 and (wanted[0], wanted[-1]) == (edges[0], edges[-1]):
+    if consumer.bins == 1 and (wanted[0], wanted[-1]) == whole:
         estimates, errors, ends = np.array([people]), np.zeros(1), np.full((1, 2), people)
     return LateAnswer(consumer.name, wanted, estimates, errors, ends[:, 0], ends[:, 1], level)

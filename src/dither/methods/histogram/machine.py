@@ -111,7 +111,18 @@ def numeric_attribute(name: str, partition: Partition) -> Attribute:
         name,
         "numeric",
         edges=edges if partition.cells > 1 else (edges[0], sum(edges) / 2, edges[1]),
+        unit=partition.unit,
     )
+
+
+def partition_of(attribute: Attribute) -> Partition:
+    """The cells of an attribute's bins; in its unit if no edge can be a number."""
+    unit = attribute.unit
+    if unit is not None:
+        halves = np.asarray(attribute.edges) / unit - 0.5
+        if np.abs(halves - np.rint(halves)).max() > 1e-9:
+            unit = None
+    return Partition(attribute.edges, unit)
 
 
 def _marginal(name: str, cells: CellEstimates, n: int) -> Marginal:
@@ -136,16 +147,30 @@ class HistogramMachine(ProtocolMachine[H]):
                     f"{attribute.name!r} is not; choose another attribute, or the method 'independent'",
                     where=attribute.name,
                 )
-        self.low, self.high = (
-            campaign.schema.attributes[0].edges[0],
-            campaign.schema.attributes[0].edges[-1],
-        )
+        first = partition_of(campaign.schema.attributes[0])
+        self.low, self.high, self.unit = first.low, first.high, first.unit
         self.consumers = consumers_from_text(parameters.consumers, self.low, self.high)
 
     @classmethod
     @abstractmethod
-    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        """The schema of a collection for these consumers about a number in [low, high]."""
+    def schema_of(
+        cls,
+        name: str,
+        consumers: Sequence[Consumer],
+        low: float,
+        high: float,
+        unit: float | None = None,
+    ) -> Schema:
+        """The schema of a collection for these consumers about a number in [low, high].
+
+        Args:
+            name: The number's name.
+            consumers: Their bins.
+            low: The smallest number.
+            high: The largest number.
+            unit: Every number is a multiple of it. Methods that ask for the consumers' bins only
+                have no use for it.
+        """
 
     @cached_property
     @abstractmethod
@@ -221,12 +246,19 @@ class PartitionMachine(HistogramMachine[H]):
             raise SchemaError(
                 f"method {self.method!r} asks about one attribute, not {len(campaign.schema)}"
             )
-        self.partition = Partition(campaign.schema.attributes[0].edges)
+        self.partition = partition_of(campaign.schema.attributes[0])
         for consumer in self.consumers:
             self.partition.spans(consumer)  # names an edge that the attribute's bins do not have
 
     @classmethod
-    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+    def schema_of(
+        cls,
+        name: str,
+        consumers: Sequence[Consumer],
+        low: float,
+        high: float,
+        unit: float | None = None,
+    ) -> Schema:
         return Schema((numeric_attribute(name, union(consumers, low, high)),))
 
     @cached_property
@@ -236,7 +268,7 @@ class PartitionMachine(HistogramMachine[H]):
 
     @cached_property
     def _questions(self) -> tuple[Question, ...]:
-        if union(self.consumers, self.low, self.high).cells == 1:
+        if union(self.consumers, self.low, self.high, self.unit).cells == 1:
             return ()
         return (Question(self.campaign.schema.names, self._mechanism),)
 
@@ -376,7 +408,14 @@ class Split(HistogramMachine[HistogramParameters]):
     parameters_class = HistogramParameters
 
     @classmethod
-    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
+    def schema_of(
+        cls,
+        name: str,
+        consumers: Sequence[Consumer],
+        low: float,
+        high: float,
+        unit: float | None = None,
+    ) -> Schema:
         partitions = [union([consumer], low, high) for consumer in consumers]
         names = [
             name if len(consumers) == 1 else f"{name}: {consumer.name}" for consumer in consumers

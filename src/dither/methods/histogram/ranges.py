@@ -476,16 +476,24 @@ class _RangesParameters(HistogramParameters):
         """Skip the base class's check: this method has other mechanisms, checked by their type."""
 
 
-def _range_cells(consumers: Sequence[Consumer], low: float, high: float) -> Partition:
+def _range_cells(
+    consumers: Sequence[Consumer], low: float, high: float, unit: float | None
+) -> Partition:
     """At most 256 cells of equal width, finer at both ends, with every consumer's edges.
 
-    Consumers whose edges make 128 cells or more get those cells.
+    Multiples of a unit have a cell each, if they are at most 256. Consumers whose edges make 128
+    cells or more get those cells.
     """
-    partition = union(consumers, low, high)
+    if unit is not None and (high - low) / unit < MAX_CELLS:
+        between = [low + (i + 0.5) * unit for i in range(round((high - low) / unit))]
+        return union([Consumer("each", (low, *between, high))], low, high, unit)
+    partition = union(consumers, low, high, unit)
     if partition.cells < CELLS:
         even = Consumer.by_count(CELLS, low, high)
-        fine = union([*consumers, even, _ends(low, high)], low, high)
-        partition = fine if fine.cells <= MAX_CELLS else union([*consumers, even], low, high)
+        fine = union([*consumers, even, _ends(low, high)], low, high, unit)
+        if fine.cells > MAX_CELLS:
+            fine = union([*consumers, even], low, high, unit)
+        partition = fine
     if partition.cells > MAX_CELLS:
         raise ParameterError(
             f"the consumers' edges make {partition.cells:,} cells, and method 'ranges' takes at most {MAX_CELLS}; name fewer "
@@ -521,8 +529,15 @@ class Ranges(PartitionMachine[_RangesParameters]):
     overview = (_OVERVIEW,)
 
     @classmethod
-    def schema_of(cls, name: str, consumers: Sequence[Consumer], low: float, high: float) -> Schema:
-        return Schema((numeric_attribute(name, _range_cells(consumers, low, high)),))
+    def schema_of(
+        cls,
+        name: str,
+        consumers: Sequence[Consumer],
+        low: float,
+        high: float,
+        unit: float | None = None,
+    ) -> Schema:
+        return Schema((numeric_attribute(name, _range_cells(consumers, low, high, unit)),))
 
     @property
     def _budget(self) -> float:

@@ -40,6 +40,7 @@ from dither.release.query.quantities import (
     Sum,
     bounds_of,
     fieller,
+    of_means,
     of_shares,
     sums_of,
 )
@@ -51,6 +52,8 @@ LinearSource = Callable[[Grid, Sequence[Floats]], LinearAnswer]
 
 # Steps of the search inside each bin.
 _STEPS = 8
+# Room for numbers in their bins, as a share of the number line times people, that is none.
+_NO_ROOM = 1e-12
 _MAX_POINTS = 4_000
 
 
@@ -238,7 +241,10 @@ class Inquiry:
         )
         evaluation = Evaluation(sums, answer, _reach(level, answer.freedom))
         estimate = evaluation.estimate(quantity)
-        if divided:
+        rooms = (
+            [] if not of_means(quantity) else [evaluation.sum(one)[0] for one in _reaches(quantity)]
+        )
+        if divided or max(rooms, default=0.0) > _NO_ROOM:
             estimate = evaluation.stretched(quantity, estimate)
         notes = [*notes_of([found.who for found in sums]), *self._discretised(quantity, evaluation)]
         if estimate.divisor_unsure:
@@ -404,8 +410,9 @@ class Inquiry:
             estimate, low, high = (
                 place if math.isnan(place) else scale.rounded(place) for place in places
             )
+            low, high = _whole_bins((low, high), scale)
             rows.append(AnswerRow((one,), estimate, _known(low), _known(high), None))
-        notes = [*notes_of([who]), *_spread_in_bins(found, scale)]
+        notes = [*notes_of([who]), *_quantiles_in_bins(found, scale)]
         if all(row.low is None for row in rows) and not np.isnan(covariance).all():
             notes.append(UNSURE_DIVISOR)
         asked = question_words(f"quantiles of {found.name}", where, given)
@@ -486,13 +493,14 @@ class Inquiry:
                 scale = self.reader.scales.get(name)
                 if scale is not None:
                     out += _spread_in_bins(self.reader.schema[name], scale)
+        counts = "includes" if of_means(quantity) else "does not count"
         for reach in _reaches(quantity):
             base = Sum(reach.who)
             total, people = (evaluation.sum(one)[0] for one in (reach, base))
-            if total > 1e-12 and people > 0:
+            if total > _NO_ROOM and people > 0:
                 words = (
                     f"{reach.of} is known by bins, and people are taken as evenly spread in each; however they lie in them, "
-                    f"the mean moves by at most {total / people:.3g}, which the interval does not count"
+                    f"the mean moves by at most {total / people:.3g}, which the interval {counts}"
                 )
                 out.append(Notice("inside-a-bin", words))
         return out
@@ -595,7 +603,37 @@ def _numbers(attribute: Attribute) -> Floats:
 def _reaches(quantity: Quantity) -> list[Sum]:
     if isinstance(quantity, (Difference, Ratio)):
         return _reaches(quantity.first) + _reaches(quantity.second)
-    return [Sum(quantity.who, quantity.attribute, True)] if isinstance(quantity, Mean) else []
+    return [quantity.room] if isinstance(quantity, Mean) else []
+
+
+def _whole_bins(interval: tuple[float, float], scale: Scale) -> tuple[float, float]:
+    """An interval of a quantile to the ends of the bins that it begins and ends in.
+
+    Where in a bin the people are is not known: only the shares below its ends are.
+    """
+    low, high = interval
+    if math.isnan(low) or math.isnan(high):
+        return interval
+    unit, half = (scale.unit, 0.5) if scale.counted else (1.0, 0.0)
+    starts, ends = (scale.low + half) * unit, (scale.high - half) * unit
+    # A number at a bin's end belongs to both of its neighbours: the narrower choice is right,
+    # because the share below the end is known.
+    begins, stops = starts[starts <= low], ends[ends >= high]
+    first = float(begins.max()) if len(begins) else low
+    last = float(stops.min()) if len(stops) else high
+    # Atoms are stretches as narrow as floats allow.
+    for atom in scale.atoms:
+        first, last = (
+            atom if math.isclose(end, atom, rel_tol=1e-14) else end for end in (first, last)
+        )
+    return first, max(first, last)
+
+
+def _quantiles_in_bins(attribute: Attribute, scale: Scale) -> list[Notice]:
+    if not scale.reach(scale.low, scale.high).any():
+        return []
+    words = f"{attribute.name} is known by bins, and people are taken as evenly spread in each; the interval has whole bins"
+    return [Notice("inside-a-bin", words)]
 
 
 def _spread_in_bins(attribute: Attribute, scale: Scale) -> list[Notice]:

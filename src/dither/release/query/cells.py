@@ -52,7 +52,7 @@ class _Parts:
 
 
 @dataclass(frozen=True)
-class _Side:
+class Side:
     """One attribute of a grid.
 
     Its parts are classified: `classes` are distinguished by the questions, `truths` has
@@ -72,7 +72,7 @@ class _Side:
 class Grid:
     """The product of some attributes' groups, with the weights of questions."""
 
-    sides: tuple[_Side, ...]
+    sides: tuple[Side, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def build_grid(reader: Reader, nodes: Collection[Node], detailed: Sequence[str] 
 
 def _build_side(
     attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None, detailed: bool
-) -> _Side:
+) -> Side:
     """One attribute's groups and classes under these conditions."""
     parts = _cut(attribute, conditions, scale)
     flags = (
@@ -190,7 +190,7 @@ def _build_side(
     truths = (
         {} if marks is None else {condition: marks[:, i] for i, condition in enumerate(conditions)}
     )
-    return _Side(attribute, groups, shares, truths, parts)
+    return Side(attribute, groups, shares, truths, parts)
 
 
 def _cut(attribute: Attribute, conditions: Sequence[Condition], scale: Scale | None) -> _Parts:

@@ -31,6 +31,7 @@ from dither.methods.histogram.late import (
     quantiles,
     squared_distance,
 )
+from dither.methods.histogram.machine import partition_of
 from dither.methods.mean import MeanAnswer
 from dither.notice import Notice
 from dither.release.intervals import Basis
@@ -74,7 +75,7 @@ class NumberInquiry:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        return self.cells.partition.edges[0], self.cells.partition.edges[-1]
+        return self.cells.partition.low, self.cells.partition.high
 
     def share(self, low: float, high: float, level: float) -> Answer:
         """The share of people in [low, high); the end of the whole range is included."""
@@ -147,6 +148,8 @@ class NumberInquiry:
         least = np.where(less > 0, -1.0, (more == 1).astype(float))
         most = np.where(more > 0, 1.0, -(less == 1).astype(float))
         spread = more * (1 - more) + less * (1 - less) + 2 * more * less
+        if self.cells.partition.unit is not None:
+            return Functional(more - less, spread, least, most)
         # The last cell holds the end of the range, where anyone of it may be.
         before = self._gain_at(gained, lost, np.nextafter(self._ends[1], -math.inf))
         end = self._gain_at(gained, lost, self._ends[1])
@@ -285,12 +288,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def number_schema(name: str, edges: Sequence[float]) -> Schema:
+def number_schema(name: str, edges: Sequence[float], unit: float | None = None) -> Schema:
     """The schema of one number: its cells as bins if an attribute allows it, else two halves."""
     ends = tuple(map(float, edges))
     if not 3 <= len(ends) <= MAX_VALUES + 1:
         ends = (ends[0], (ends[0] + ends[-1]) / 2, ends[-1])
-    return Schema((Attribute(name, "numeric", edges=ends),))
+    return Schema((Attribute(name, "numeric", edges=ends, unit=unit),))
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,16 @@ class NumberQuestions:
     def attribute(self) -> str:
         """The number's name."""
         return self.schema.names[0]
+
+    @property
+    def _unit(self) -> float | None:
+        """What every number is a multiple of."""
+        return partition_of(self.schema.attributes[0]).unit
+
+    @property
+    def _reader(self) -> Reader:
+        units = {} if self._unit is None else {self.attribute: self._unit}
+        return Reader(self.schema, units)
 
     def query(self, where: Where | None, given: Where | None, level: float) -> Answer:
         """The share of people whose number meets `where`."""
@@ -420,7 +433,7 @@ class NumberQuestions:
         return self.inquiry().quantiles(levels, level)
 
     def _check(self, attribute: str) -> None:
-        Reader(self.schema).attribute(attribute)
+        self._reader.attribute(attribute)
 
     def _refuse(self, part: str, asked: Where | None) -> None:
         if asked is not None:
@@ -432,23 +445,42 @@ class NumberQuestions:
 
     def _spans(self, where: Where | None) -> Spans:
         """The numbers within the range that meet a question."""
-        reader = Reader(self.schema)
+        node = self._reader.read(where)
         attribute = self.schema.attributes[0]
-        node = reader.read(where)
         first, last = float(attribute.edges[0]), float(attribute.edges[-1])
         ends = {first, last}
         for condition in conditions(node):
-            spans = [*condition.spans, *(_bin(attribute, code) for code in condition.codes)]
+            spans = self._ends(condition)
             ends |= {end for span in spans for end in span if first < end < last}
         met: list[tuple[float, float]] = []
-        for low, high in pairwise([*sorted(ends), math.inf]):
-            if not _holds(node, attribute, low):
+        # Beyond the last edge of a unit's cells there is no number.
+        beyond = [] if self._unit is not None else [math.inf]
+        for low, high in pairwise([*sorted(ends), *beyond]):
+            if not self._holds(node, low):
                 continue
+            end = math.inf if high == last and self._unit is not None else high
             if met and met[-1][1] == low:
-                met[-1] = (met[-1][0], high)
+                met[-1] = (met[-1][0], end)
             else:
-                met.append((low, high))
+                met.append((low, end))
         return met
+
+    def _ends(self, condition: Condition) -> Spans:
+        """The numbers of a condition; its spans count in units if there is one."""
+        attribute, unit = self.schema.attributes[0], self._unit or 1.0
+        spans = [(low * unit, high * unit) for low, high in condition.spans]
+        return [*spans, *(_bin(attribute, code) for code in condition.codes)]
+
+    def _holds(self, node: Node, number: float) -> bool:
+        """Whether a number fulfils a question."""
+        if isinstance(node, Constant):
+            return node.value
+        if isinstance(node, Condition):
+            return any(low <= number < high for low, high in self._ends(node))
+        if isinstance(node, Not):
+            return not self._holds(node.part, number)
+        parts = [self._holds(part, number) for part in node.parts]
+        return all(parts) if isinstance(node, All) else any(parts)
 
 
 def bin_rows(late: LateAnswer, people: float) -> list[AnswerRow]:
@@ -466,16 +498,3 @@ def _bin(attribute: Attribute, code: int) -> tuple[float, float]:
     """The ends of a bin; the last one includes its upper end."""
     last = code + 2 == len(attribute.edges)
     return float(attribute.edges[code]), math.inf if last else float(attribute.edges[code + 1])
-
-
-def _holds(node: Node, attribute: Attribute, number: float) -> bool:
-    """Whether a number fulfils a question."""
-    if isinstance(node, Constant):
-        return node.value
-    if isinstance(node, Condition):
-        spans = [*node.spans, *(_bin(attribute, code) for code in node.codes)]
-        return any(low <= number < high for low, high in spans)
-    if isinstance(node, Not):
-        return not _holds(node.part, attribute, number)
-    parts = [_holds(part, attribute, number) for part in node.parts]
-    return all(parts) if isinstance(node, All) else any(parts)

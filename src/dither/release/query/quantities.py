@@ -72,6 +72,11 @@ class Mean:
         return Sum(self.who, self.attribute)
 
     @property
+    def room(self) -> Sum:
+        """By how much the numerator may differ if people are not in the middle of their bins."""
+        return Sum(self.who, self.attribute, reach=True)
+
+    @property
     def base(self) -> Sum:
         """The denominator."""
         return Sum(self.who)
@@ -157,6 +162,13 @@ def bounds_of(quantity: Quantity) -> list[Sum]:
     return [Sum(node, bound=bound) for node in nodes for bound in ("least", "most")]
 
 
+def of_means(quantity: Quantity) -> bool:
+    """Whether the figure is a mean or a difference of means."""
+    if isinstance(quantity, Difference):
+        return of_means(quantity.first) and of_means(quantity.second)
+    return isinstance(quantity, Mean)
+
+
 def of_shares(quantity: Quantity) -> bool:
     """Whether the figure is a share or a difference of shares."""
     if isinstance(quantity, Difference):
@@ -212,19 +224,27 @@ class Evaluation:
         errors = self.error(to_least), self.error(to_most)
         low = min(estimate.value, least - self.reach * errors[0])
         high = max(estimate.value, most + self.reach * errors[1])
+        if of_means(quantity):  # the interval of a quotient may be wider than by the delta method
+            low, high = min(low, estimate.low), max(high, estimate.high)
         if math.isnan(max(errors)):
             low = high = math.nan
         error = math.hypot(max(errors), (most - least) / math.sqrt(12))
         return _Estimate(estimate.value, error, low, high)
 
     def _end(self, quantity: Quantity, top: bool) -> tuple[float, Floats]:
-        """The largest (`top`) or smallest value of a figure of shares, and its gradient."""
+        """The largest (`top`) or smallest value of a figure of shares or means, and its gradient."""
         if isinstance(quantity, Difference):
             (a, to_a), (b, to_b) = (
                 self._end(quantity.first, top),
                 self._end(quantity.second, not top),
             )
             return a - b, to_a - to_b
+        if isinstance(quantity, Mean):
+            (a, to_a), (b, to_b) = self.sum(quantity.top), self.sum(quantity.base)
+            room, to_room = self.sum(quantity.room)
+            sign = 1.0 if top else -1.0
+            a, to_a = a + sign * room, to_a + sign * to_room
+            return a / b, (to_a - a / b * to_b) / b
         assert isinstance(quantity, Share)
         a, to_a = self.sum(Sum(quantity.top.who, bound="most" if top else "least"))
         if quantity.base == Sum(EVERYONE):
