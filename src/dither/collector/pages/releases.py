@@ -359,7 +359,7 @@ def _compare(publications: Publications, release: Published, other: Published | 
         return RedirectResponse(_address(release.campaign, ""), 303, SECURITY)
     frame = _frame(release, manifest, "/compare")
     offered: list[tuple[str, str, _Manifest]] = []
-    for campaign in publications.public()[: 4 * MAX_OFFERED]:
+    for campaign in publications.public(listed=True)[: 4 * MAX_OFFERED]:
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:
