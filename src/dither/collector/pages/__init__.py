@@ -19,10 +19,12 @@ from dither.collector.pages.answers import SECURITY, failed, missing, page, show
 from dither.collector.pages.assets import asset, assets
 from dither.collector.pages.campaigns import campaign_routes
 from dither.collector.pages.console import Console, add_console
-from dither.collector.pages.new_campaign import new_campaign_routes
+from dither.collector.pages.new_campaign import editor_routes
+from dither.collector.pages.outlook import Planner
 from dither.collector.pages.progress import spoken_schema, title_of, until
 from dither.collector.pages.releases import release_pages
 from dither.collector.problems import cause_of
+from dither.collector.spec import CampaignSpec
 from dither.collector.store import State
 from dither.errors import DitherError
 from dither.notice import REASON_EPSILON, weak_protection
@@ -41,8 +43,13 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(release_pages(collector))
     console = Console(collector)
     add_console(app, console)
-    app.include_router(new_campaign_routes(console))
-    app.include_router(campaign_routes(console))
+    planner = Planner()
+
+    def participants_page(campaign: str, spec: CampaignSpec, preview: str) -> Response:
+        return _participant_page(collector, campaign, spec, preview)
+
+    app.include_router(editor_routes(console, planner, participants_page))
+    app.include_router(campaign_routes(console, planner))
     _answer_browsers(app)
 
 
@@ -118,7 +125,9 @@ def _home_routes(collector: Collector) -> APIRouter:
             each for each in live.values() if each.spec.listed and each.stored.state is State.OPEN
         ]
         released = [
-            live[campaign] for campaign in collector.publications.public() if campaign in live
+            live[campaign]
+            for campaign in collector.publications.public(listed=True)
+            if campaign in live
         ]
         return page(
             "home.html",
@@ -139,27 +148,42 @@ def _participant_routes(collector: Collector) -> APIRouter:
 
     @routes.get("/c/{campaign}")
     async def participate(campaign: str) -> Response:
-        spec = (await collector.find(campaign)).spec
-        return page(
-            "participate.html",
-            title=spec.title or spec.name or "A survey without a name",
-            scripts=("participate.js",),
-            campaign=campaign,
-            purpose=_lines(spec.purpose),
-            contact=spec.contact,
-            closes=until(spec.closes),
-            epsilon=spec.epsilon,
-            tickets=spec.participation == "tokens",
-            weak=weak_protection(spec.epsilon),
-            reason=_lines(spec.epsilon_reason),
-            reason_expected=spec.epsilon > REASON_EPSILON,
-            words=spoken_schema(spec.schema),
-            encoder=asset("dither.js"),
-            parts=[asset(name) for name in _SCRIPTS],
-            origin=shown_origin(collector.public_url),
-        )
+        return _participant_page(collector, campaign, (await collector.find(campaign)).spec)
 
     return routes
+
+
+def _participant_page(
+    collector: Collector, campaign: str, spec: CampaignSpec, preview: str = ""
+) -> Response:
+    """Render the participant's page.
+
+    Args:
+        collector: The collector.
+        campaign: The campaign's id.
+        spec: What is asked.
+        preview: Address of the announcement of a preview, which sends nothing; empty
+            otherwise.
+    """
+    return page(
+        "participate.html",
+        title=spec.title or spec.name or "A survey without a name",
+        scripts=("participate.js",),
+        campaign=campaign,
+        preview=preview,
+        purpose=_lines(spec.purpose),
+        contact=spec.contact,
+        closes=until(spec.closes),
+        epsilon=spec.epsilon,
+        tickets=spec.participation == "tokens",
+        weak=weak_protection(spec.epsilon),
+        reason=_lines(spec.epsilon_reason),
+        reason_expected=spec.epsilon > REASON_EPSILON,
+        words=spoken_schema(spec.schema),
+        encoder=asset("dither.js"),
+        parts=[asset(name) for name in _SCRIPTS],
+        origin=shown_origin(collector.public_url),
+    )
 
 
 def _card(live: Live) -> dict[str, str]:

@@ -6,6 +6,7 @@ import { fitting } from './fits.js';
 import { bytesOf, cellText, element, hundred, levelText, ofHundred, quoted, spelt } from './words.js';
 
 const page = document.getElementById('participate'), campaign = page.dataset.campaign;
+const { preview } = page.dataset; // the address of its announcement; an answer is not sent
 const words = JSON.parse(document.getElementById('words').textContent);
 const at = (id) => document.getElementById(id);
 const PRACTICE = 60, LOOK_AGAIN = 30000, SOON = 3000, MAX_ANNOUNCEMENT = 8 << 20, OWN = `dither:token:${campaign}`;
@@ -19,6 +20,7 @@ const SENTENCES = {
   late: ['Your randomised answer was sent, but came too late for its round and is not counted.', 'Its noise was drawn, and drawing a second time would tell more about you than was promised. There is nothing left to do; thank you for coming.'],
   unknown: ['This campaign is not here.', 'Open the link or code of your invitation again, or ask the person who sent it.'],
   offline: ['The collector cannot be reached.', 'Look at your connection; this page tries again by itself.'],
+  preview: ['This is a preview: nothing was sent.', 'Participants now read that their answer is stored, and get a receipt.'],
   token: ['An invitation is needed to take part.', 'Open the link of your invitation itself: the part after # is your ticket, and it is missing here.'],
   'bad-token': ['The invitation in this link is damaged.', 'Open the link again as it was sent, to its very last character.'],
   'not-asked': ['You are not asked.', 'The round of your ticket has passed. There is nothing left to do; thank you for coming.'],
@@ -64,6 +66,7 @@ const books = () => {
 
 // The ticket: of an earlier visit, of the link, or, where anybody may take part, drawn now and kept.
 function ticket(participation) {
+  if (preview) return { token: dither.toHex(crypto.getRandomValues(new Uint8Array(32))) };
   const given = location.hash.slice(1).replaceAll('%20', '').toLowerCase();
   if (given && !/^[0-9a-f]{64}$/.test(given)) return { fault: 'bad-token' };
   const kept = books()?.token, known = kept ?? localStorage.getItem(OWN);
@@ -77,8 +80,11 @@ function ticket(participation) {
   return { token: drawn };
 }
 
+// The announcement of a preview is for curators, whom their session tells.
+const signedIn = (address, options) => fetch(address, { ...options, credentials: 'same-origin' });
+
 async function look() {
-  const { status, text } = await dither.ask(fetch, `${location.origin}/v1/campaigns/${campaign}`, MAX_ANNOUNCEMENT);
+  const { status, text } = await dither.ask(preview ? signedIn : fetch, preview ?? `${location.origin}/v1/campaigns/${campaign}`, MAX_ANNOUNCEMENT);
   if (status === 404) return { fault: 'unknown' };
   if (status !== 200) return { fault: 'offline' };
   const read = await dither.readAnnouncement(text);
@@ -119,7 +125,7 @@ async function lookUp() {
   const mine = ticket(announcement.participation);
   if (mine.fault) return say(mine.fault);
   // A token that this page drew is on no other device; any other is a ticket.
-  Object.assign(state, { announcement, token: mine.token, ticket: mine.token !== localStorage.getItem(OWN) });
+  Object.assign(state, { announcement, token: mine.token, ticket: !preview && mine.token !== localStorage.getItem(OWN) });
   const answers = Object.entries(books()?.token === mine.token ? books().answers : {});
   const [[round, last] = []] = answers;
   if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
@@ -289,6 +295,7 @@ const endOf = (result, code) => {
 
 // `unasked`: nobody has pressed anything, so nothing on the page moves.
 async function deliver(record, unasked = false) {
+  if (preview) { at('questions').hidden = true; at('state').hidden = false; return say('preview'); }
   clearTimeout(again);
   for (const button of page.querySelectorAll('button')) button.disabled = true;
   if (!unasked) {
