@@ -1,5 +1,6 @@
 # make demo   publish Adult end to end and say where the report is
 # make demo-web  a collector with two example campaigns, until Ctrl-C
+# make messages  extracts the texts of pages into src/dither/locale and says which are not translated
 # make pictures  the screenshots in docs/pictures, made anew
 # make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo demo-web pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
+.PHONY: setup demo demo-web messages pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Everything from a registry must have a hash that requirements/ lists. Without build isolation the
@@ -51,6 +52,9 @@ demo-web: setup
 
 pictures: setup
 	$(BIN)/python -m tools.screenshots docs/pictures
+
+messages: setup
+	$(BIN)/python -m tools.messages
 
 lint: setup
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ import pytest
 
 import dither
 from benchmarks import results, tables
-from dither.evaluation.metrics import marginal
+from dither.evaluation import marginal
 from dither.fit import mutual_information, norm_sub
 from dither.mechanisms import kernels, oue, sue_from_flip
 from dither.methods.privincr import relaxed_threshold

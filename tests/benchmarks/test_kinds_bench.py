@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import kinds
-from dither.evaluation.metrics import marginal
+from dither.evaluation import marginal
 from dither.fit import Independent
 from dither.lab.harness import execute
 

@@ -12,7 +12,7 @@ import pytest
 
 import dither
 from dither.fit import Marginal
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture
 from dither.lab.harness import Bench, Chart, Study, execute
 from dither.notice import Notice
 from dither.release import Bound, Call, CentralGuarantee, Release, TableContent, truth_from_codes

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from dither.client import read_announcement
-from dither.client.participant import encode_answer
+from dither.client import encode_answer, read_announcement
 from dither.errors import DitherError
 from dither.mechanisms import (
     GRR,
@@ -28,8 +27,7 @@ from dither.mechanisms import (
     oue,
     sue,
 )
-from dither.reports import Envelope, Plan, Question, Report, encode
-from dither.reports.plan import pick
+from dither.reports import Envelope, Plan, Question, Report, encode, pick
 from dither.schema import Attribute, Schema
 
 Case = dict[str, Any]

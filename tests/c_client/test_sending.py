@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import RECORD, Caller, ServerThread, envelope_of, plan_of, token_of
 
-from dither.collector.sqlite import SqliteStore
+from dither.collector import SqliteStore
 from dither.reports import decode
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import dither.cli
 from dither.central import CENTRAL
 from dither.central.curator import advise, central_release
 from dither.errors import ParameterError
-from dither.methods.machine import describe_parameters
+from dither.methods import describe_parameters
 from dither.release import Release
 from dither.schema import Attribute, Schema, numeric
 

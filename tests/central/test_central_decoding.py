@@ -10,8 +10,17 @@ import pytest
 from scipy.linalg import hadamard
 from tests.central.running import run
 
-from dither.central import csm, fourier, linear, privbayes, projection, seeded_source
-from dither.central.linear import Axis, Each, Product
+from dither.central import (
+    Axis,
+    Each,
+    Product,
+    csm,
+    fourier,
+    linear,
+    privbayes,
+    projection,
+    seeded_source,
+)
 from dither.central.sensing import (
     DenseSensing,
     HadamardSensing,

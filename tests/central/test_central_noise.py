@@ -14,14 +14,15 @@ from scipy import stats
 from benchmarks.workload import noise_log_mgf
 from dither.central import (
     achieved_epsilon,
+    bernoulli_exp,
     calibrate,
     choose,
     discrete_laplace,
     exponents,
     noise_variance,
     seeded_source,
+    uniform_below,
 )
-from dither.central.noise import bernoulli_exp, uniform_below
 from dither.errors import PrivacyError
 
 DRAWS = 60_000

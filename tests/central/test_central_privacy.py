@@ -16,8 +16,11 @@ import pytest
 from tests.central.running import run
 
 from dither.central import (
+    Axis,
+    Each,
     LinearMeasurement,
     Neighbours,
+    Product,
     achieved_epsilon,
     calibrate,
     csm,
@@ -30,7 +33,6 @@ from dither.central import (
     projection,
     seeded_source,
 )
-from dither.central.linear import Axis, Each, Product
 from dither.central.sensing import sensing
 
 NOTIONS: tuple[Neighbours, ...] = ("add-remove", "replace")

@@ -12,6 +12,7 @@ from tests.central.running import run
 from tests.central.test_central_privacy import NOTIONS, neighbours_of, small_tables
 
 from dither.central import (
+    Cells,
     Neighbours,
     calibrate,
     dawa,
@@ -20,7 +21,6 @@ from dither.central import (
     observe,
     seeded_source,
 )
-from dither.central.linear import Cells
 from dither.errors import ParameterError
 
 

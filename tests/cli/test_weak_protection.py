@@ -15,8 +15,7 @@ import dither
 from dither.cli import run
 from dither.collector import CampaignSpec, make_release
 from dither.methods import start
-from dither.methods.histogram.consumer import read_consumers
-from dither.methods.histogram.machine import Chp
+from dither.methods.histogram import Chp, read_consumers
 from dither.notice import certainty, shown_certainty, weak_protection
 from dither.simulate import simulate
 

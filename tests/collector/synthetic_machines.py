@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dither.fit import Independent, Marginal
-from dither.methods import Diagnostics, ProtocolMachine
-from dither.methods.registry import Method
+from dither.methods import Diagnostics, Method, ProtocolMachine
 from dither.reports import Plan, question
 
 

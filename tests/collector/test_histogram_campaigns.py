@@ -21,7 +21,7 @@ from tests.programs import require
 from dither.cli.submit import SimulatedFleet, fetch_announcement, submit_round
 from dither.client import Device, Participant, code_of, read_announcement
 from dither.methods import HISTOGRAMS
-from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
+from dither.methods.histogram import HistogramMachine, consumers_from_text
 from dither.methods.mean import Mean
 from dither.release import Release
 from dither.schema import Schema

@@ -14,8 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of, until
 
-from dither.collector import Credential, Store, StoreFailure, StoreUnavailable, limits, live
-from dither.collector.live import LiveProgress
+from dither.collector import (
+    Credential,
+    LiveProgress,
+    Store,
+    StoreFailure,
+    StoreUnavailable,
+    limits,
+    live,
+)
 
 
 class Stream:

@@ -22,8 +22,7 @@ import sqlalchemy as sa
 from collector_harness import KEY, Caller, ServerThread, answers_of, describe, plan_of
 
 from dither import cli
-from dither.collector import Problem, Question, Questions, SqliteStore, limits
-from dither.collector.answering import Releases
+from dither.collector import Problem, Question, Questions, Releases, SqliteStore, limits
 from dither.errors import ParameterError
 from dither.release import load_release
 from dither.schema import schema_from_json

@@ -18,8 +18,7 @@ from collector_harness import (
     token_of,
 )
 
-from dither.collector import PostgresStore, StoreUnavailable, limits
-from dither.collector.tallies import Epochs
+from dither.collector import Epochs, PostgresStore, StoreUnavailable, limits
 from dither.reports import Plan
 
 

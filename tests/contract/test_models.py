@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dither.fit import Independent, JunctionTree, Model, triangulate_capped
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture
 from dither.lab.testing import ModelContract
 from dither.schema import Attribute, Schema
 

@@ -9,7 +9,7 @@ from dither.errors import ParameterError
 from dither.fit import apportion
 from dither.lab.testing import SCHEMA, MethodContract
 from dither.methods import HISTOGRAMS, METHODS, start
-from dither.methods.histogram.machine import HistogramMachine, consumers_from_text
+from dither.methods.histogram import HistogramMachine, consumers_from_text
 from dither.schema import Schema
 from dither.types import Codes, JsonObject
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from dither.fit import AnswerCounts
-from dither.fit.mixture.targets import Columns, PairTargets, pair_targets
+from dither.fit.mixture import Columns, PairTargets, pair_targets
 from dither.mechanisms import kernels
 from dither.reports import question
 from dither.schema import Attribute, Schema

@@ -11,9 +11,7 @@ from small_mixture import CARDINALITIES, COLUMNS, SCHEMA, collected, known_mixtu
 from dither.errors import ReportError
 from dither.fit import Independent, Model, model_from_bytes
 from dither.fit.average import Average, Candidate, averaged, best_shares, gram
-from dither.fit.mixture.fit import Weights
-from dither.fit.mixture.model import Mixture
-from dither.fit.mixture.targets import inverse_variances
+from dither.fit.mixture import Mixture, Weights, inverse_variances
 from dither.tally import pack, unpack
 
 

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import compose, factorise, factorise_by_information, mutual_information
-from dither.fit.triangulate import reduce_conditions
+from dither.fit import (
+    compose,
+    factorise,
+    factorise_by_information,
+    mutual_information,
+    reduce_conditions,
+)
 
 SIZES = (3, 4, 2, 3, 5)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import JunctionTree, Model, independent_tree, triangulate
-from dither.fit.junction_tree import MessagePass
+from dither.fit import JunctionTree, MessagePass, Model, independent_tree, triangulate
 from dither.schema import Attribute, Schema
 
 

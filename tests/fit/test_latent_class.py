@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from dither.fit.mixture import Columns
 from dither.fit.mixture.public_prior import (
     LatentClasses,
     class_count,
@@ -18,7 +19,6 @@ from dither.fit.mixture.public_prior import (
     raked_classes,
     smoothed,
 )
-from dither.fit.mixture.targets import Columns
 
 SIZES = (3, 2, 4)
 COLUMNS = Columns(SIZES)

@@ -18,16 +18,18 @@ from small_mixture import (
 )
 
 from dither.fit import AnswerCounts
-from dither.fit.mixture.fit import (
+from dither.fit.mixture import (
     Descent,
     MixtureFit,
     MixtureSettings,
+    PairTargets,
     Weights,
     component_count,
     fit_mixture,
+    inverse_variances,
+    pair_targets,
     start_count,
 )
-from dither.fit.mixture.targets import PairTargets, inverse_variances, pair_targets
 from dither.mechanisms import kernels
 from dither.reports import question
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dither.fit.mixture import Mixture
 from dither.fit.mixture import model as module
-from dither.fit.mixture.model import Mixture
 from dither.schema import Attribute, Schema
 
 SCHEMA = Schema(

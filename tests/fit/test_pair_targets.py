@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import TooFewAnswers
 from dither.fit import AnswerCounts, norm_sub, read_marginal
-from dither.fit.mixture.targets import Columns, inverse_variances, pair_targets
+from dither.fit.mixture import Columns, inverse_variances, pair_targets
 from dither.mechanisms import GRR, kernels, oue
 from dither.reports import Question, question
 from dither.schema import Attribute, Schema

@@ -8,8 +8,7 @@ from small_mixture import COLUMNS, SCHEMA, answers, known_mixture
 
 from dither.fit import Model
 from dither.fit.average import Candidate, gram
-from dither.fit.mixture.fit import Weights
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture, Weights, inverse_variances, pair_targets
 from dither.fit.mixture.public_prior import (
     DESCENT,
     OWN,
@@ -19,7 +18,6 @@ from dither.fit.mixture.public_prior import (
     gain_error,
     with_public,
 )
-from dither.fit.mixture.targets import inverse_variances, pair_targets
 
 CELLS, FOLLOWED = 100, 40
 

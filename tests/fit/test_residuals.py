@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dither.fit import AnswerCounts, JunctionTree, triangulate
-from dither.fit.mixture.targets import PairTargets, pair_targets
+from dither.fit.mixture import PairTargets, pair_targets
 from dither.fit.residuals import forest_pairs, residuals, strongest_forest
 from dither.mechanisms import kernels
 from dither.reports import question

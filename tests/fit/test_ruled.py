@@ -10,8 +10,7 @@ import pytest
 from dither.datasets import generate_network
 from dither.errors import StateError
 from dither.fit import BayesNet, Independent, Model, Ruled, model_from_bytes
-from dither.schema import Attribute, Determines, Impossible, Order, Schema, Sum, broken
-from dither.schema.rule_tables import all_orders
+from dither.schema import Attribute, Determines, Impossible, Order, Schema, Sum, all_orders, broken
 
 RNG = np.random.default_rng
 

@@ -9,8 +9,8 @@ import pytest
 
 from dither.errors import ParameterError
 from dither.fit import add_up, grouped_marginal, model_from_bytes
+from dither.fit.mixture import Edge, Mixture
 from dither.fit.mixture import model as module
-from dither.fit.mixture.model import Edge, Mixture
 from dither.schema import Attribute, Schema
 from dither.tally import pack, unpack
 

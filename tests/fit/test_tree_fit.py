@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dither.errors import ParameterError
-from dither.fit import JunctionTree, Marginal, fit_tree, triangulate
-from dither.fit.junction_tree import MessagePass
+from dither.fit import JunctionTree, Marginal, MessagePass, fit_tree, triangulate
 from dither.schema import Attribute, Schema
 
 

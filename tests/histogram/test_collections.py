@@ -15,8 +15,14 @@ from dither._histogram import collect
 from dither.errors import ParameterError, PrivacyError, TableError
 from dither.mechanisms import kernels
 from dither.mechanisms import mechanism as build
-from dither.methods.histogram.consumer import Consumer, ValueGroup, read_consumers, union
-from dither.methods.histogram.estimates import PureCells, variance_by_type
+from dither.methods.histogram import (
+    Consumer,
+    PureCells,
+    ValueGroup,
+    read_consumers,
+    union,
+    variance_by_type,
+)
 from dither.release.figures import measured_errors
 
 BINS = (3, 4, 6)

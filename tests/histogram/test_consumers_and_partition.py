@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.errors import ParameterError, TableError
-from dither.methods.histogram.consumer import (
+from dither.methods.histogram import (
     Consumer,
     Partition,
     as_numbers,
+    consumers_from_text,
     gather,
     mapping,
     police,
     read_consumers,
     union,
 )
-from dither.methods.histogram.machine import consumers_from_text
 
 
 def slow_cell(edges: tuple[float, ...], x: float) -> int:

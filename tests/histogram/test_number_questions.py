@@ -14,9 +14,7 @@ import dither
 from dither._histogram import asked_partition, collect
 from dither.cli import run
 from dither.errors import ParameterError
-from dither.methods.histogram import late
-from dither.methods.histogram.consumer import Partition, gather, read_consumers
-from dither.methods.histogram.estimates import OutputCells
+from dither.methods.histogram import OutputCells, Partition, gather, late, read_consumers
 from dither.release import Release
 
 VALUES = np.concatenate(

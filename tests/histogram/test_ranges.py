@@ -14,11 +14,9 @@ import dither
 from dither.errors import ParameterError, PrivacyError, ReportError
 from dither.mechanisms import kernels
 from dither.methods import restore, start
-from dither.methods.histogram import ranges
+from dither.methods.histogram import optimise, ranges, read_consumers
 from dither.methods.histogram import ranges as intervals
-from dither.methods.histogram.consumer import read_consumers
 from dither.methods.histogram.ranges import interval_strategy
-from dither.methods.histogram.smart import optimise
 from dither.tally import pack, unpack
 
 

@@ -12,8 +12,7 @@ import dither
 from dither.client import code_of
 from dither.errors import SchemaError
 from dither.methods import start
-from dither.methods.histogram.consumer import Consumer, Partition, gather, read_consumers, union
-from dither.methods.histogram.machine import Chp
+from dither.methods.histogram import Chp, Consumer, Partition, gather, read_consumers, union
 from dither.schema import Attribute, Schema, encode, numeric
 
 LOW, HIGH, N = 0.0, 250_000.0, 6000

@@ -11,12 +11,19 @@ from scipy.optimize import minimize
 from dither._histogram import collect
 from dither.errors import DitherError, ParameterError
 from dither.mechanisms import SetStrategy, kernels, mechanism
-from dither.methods import MethodRun, restore, start
-from dither.methods.histogram.consumer import ValueGroup, read_consumers, union
-from dither.methods.histogram.estimates import OutputCells, variance_by_type
-from dither.methods.histogram.machine import Smart, SmartParameters, consumers_to_text
-from dither.methods.histogram.smart import choose, optimise
-from dither.methods.machine import Campaign
+from dither.methods import Campaign, MethodRun, restore, start
+from dither.methods.histogram import (
+    OutputCells,
+    Smart,
+    SmartParameters,
+    ValueGroup,
+    choose,
+    consumers_to_text,
+    optimise,
+    read_consumers,
+    union,
+    variance_by_type,
+)
 from dither.simulate import simulate
 from dither.tally import CountTally
 from dither.types import JsonObject

@@ -13,7 +13,7 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.fit import AnswerCounts
-from dither.fit.mixture.targets import pair_targets
+from dither.fit.mixture import pair_targets
 from dither.mechanisms import kernels
 from dither.methods import mixture, question_sets, start
 from dither.reports import question

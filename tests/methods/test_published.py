@@ -12,10 +12,9 @@ from dither.cli import run
 from dither.errors import ParameterError
 from dither.fit import AnswerCounts, pool
 from dither.mechanisms import mechanism
-from dither.methods import PUBLISHED, method, published_parameters
-from dither.methods.machine import Campaign, build_parameters
+from dither.methods import PUBLISHED, Campaign, build_parameters, method, published_parameters
 from dither.methods.privincr import PrivIncr, PrivIncrParameters
-from dither.release.call import command
+from dither.release import command
 from dither.reports import Question
 from dither.schema import Attribute, Schema
 from dither.simulate import simulate

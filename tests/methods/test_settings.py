@@ -17,9 +17,8 @@ import pytest
 
 from dither.datasets import generate_network
 from dither.methods import EarlierReports, calm, lopub, prior, privincr, reduction, start, tree
-from dither.methods.histogram import late, ranges, smart
-from dither.methods.histogram.consumer import Consumer, union
-from dither.release.replicates import draw_tally
+from dither.methods.histogram import Consumer, late, ranges, smart, union
+from dither.release import draw_tally
 from dither.reports import Plan, question
 from dither.schema import Attribute, Determines, Schema
 from dither.simulate import simulate

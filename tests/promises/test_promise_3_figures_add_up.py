@@ -23,8 +23,7 @@ from test_releases import Site
 
 import dither
 from dither.methods.histogram import late
-from dither.release import Bootstrap, Release
-from dither.release.cells import CellsContent
+from dither.release import Bootstrap, CellsContent, Release
 from dither.release.intervals import LinearAnswer
 from dither.release.misfit import Misfit, PairMisfit
 from dither.schema import Attribute, Schema, schema_from_json

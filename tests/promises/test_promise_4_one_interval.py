@@ -17,9 +17,8 @@ import pytest
 from figure_laws import CommandLine
 from test_promise_3_figures_add_up import release as made_release
 
-from dither.release import Release, figures
+from dither.release import Answer, AnswerRow, Release, figures
 from dither.release.figures import Pair, heat_map
-from dither.release.query import Answer, AnswerRow
 
 KINDS = ("table", "table that fell back", "central laplace")
 

@@ -34,9 +34,8 @@ from dither.mechanisms import (
     kernels,
     mechanism,
 )
-from dither.methods import start
+from dither.methods import start, tallies_in
 from dither.methods.prior import EARLIER_TALLY
-from dither.methods.run import tallies_in
 from dither.notice import shown_epsilon
 from dither.release import Bound, Call, central_guarantee
 from dither.release.amplification import crowds, worst_bound

@@ -23,7 +23,7 @@ from dither.display import (
     ticks,
 )
 from dither.fit import BayesNet, Independent, Marginal
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture
 from dither.release import Release, figures, truth_from_codes
 from dither.release.charts import (
     Line,

@@ -14,9 +14,9 @@ import pytest
 
 from dither import histogram
 from dither.central.curator import central_release
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture
 from dither.lab.harness import Bench, Chart, NotAvailable, Study, execute, write_contents
-from dither.methods.histogram.consumer import Consumer
+from dither.methods.histogram import Consumer
 from dither.notice import Notice
 from dither.release import Release, truth_from_codes
 from dither.schema import Attribute, Schema

@@ -174,6 +174,8 @@ def test_a_constant_that_varies_is_an_error():
         ("customer_id", np.random.default_rng(0).permutation(10**6)[:500], True),
         ("customerId", np.random.default_rng(0).permutation(10**6)[:500], True),
         ("paid", np.random.default_rng(0).permutation(10**6)[:500], False),
+        ("account", np.random.default_rng(0).integers(10**8, 10**9, 500), True),
+        ("people", np.random.default_rng(0).integers(10**4, 10**9, 500), False),
         ("year", np.arange(1800, 2000), False),
         ("n", np.arange(63), False),
         ("share", np.arange(500) / 7, False),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dither.schema.attribute import build_line
+from dither.schema import build_line
 from dither.schema.columns import (
     draw_multiples,
     draw_places,

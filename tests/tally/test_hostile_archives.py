@@ -21,7 +21,7 @@ from dither.collector import read_counted
 from dither.errors import InputError, ReportError
 from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, model_from_bytes
 from dither.fit.average import Average
-from dither.fit.mixture.model import Mixture
+from dither.fit.mixture import Mixture
 from dither.methods import restore, start
 from dither.release import pack_replicates, unpack_replicates
 from dither.schema import Attribute, Determines, Schema

@@ -196,7 +196,9 @@ def test_no_form_is_taken_without_its_token(running: ServerThread, curator: Visi
     assert len(taking) >= 9
     campaign = create(curator)
     for path in taking - {"/console/sign-in", "/console/sign-out"}:
-        address = path.format(campaign=campaign, action="close-round", name="operator", draft="0" * 32)
+        address = path.format(
+            campaign=campaign, action="close-round", name="operator", draft="0" * 32
+        )
         for csrf in ("", "0" * 64):
             refused = curator.post(
                 address, {**cards(), "sure": "yes", "do": "open", "count": "1", "csrf": csrf}
@@ -613,10 +615,12 @@ def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
     assert "Not enough: the share of one answer would be known only within ±" in few
     assert "<strong>Enough" not in few
     assert "will also show how answers go together" not in few
-    wished = html.unescape(send(curator, "/console/plan", **cards(target="3")).text)
+    wished = html.unescape(
+        send(curator, "/console/plan", **cards(participants="10000", target="3")).text
+    )
     found = re.search(r'data-set="epsilon=([\d.]+)"', wished)
     assert found is not None
-    then = send(curator, "/console/plan", **cards(epsilon=found[1])).text
+    then = send(curator, "/console/plan", **cards(participants="10000", epsilon=found[1])).text
     width = re.search(r"within ± ([\d.]+) points", then)
     assert width is not None
     assert float(width[1]) <= 3.6, "what was worked out keeps its promise, within a fifth"

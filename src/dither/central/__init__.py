@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dither.central import csm, dawa, fourier, grid, linear, privbayes, projection, records
+from dither.central.linear import Axis, Cells, Each, Product
 from dither.central.measurement import (
     CuratorTask,
     LinearMeasurement,
@@ -26,25 +27,32 @@ from dither.central.measurement import (
 from dither.central.noise import (
     ByteSource,
     achieved_epsilon,
+    bernoulli_exp,
     calibrate,
     choose,
     discrete_laplace,
     exponents,
     noise_variance,
     seeded_source,
+    uniform_below,
 )
 from dither.checks import check_choice
 
 __all__ = [
     "CENTRAL",
     "RECORDS",
+    "Axis",
     "ByteSource",
+    "Cells",
     "CentralMethod",
     "CuratorTask",
+    "Each",
     "LinearMeasurement",
     "Neighbours",
     "NoisyHistogram",
+    "Product",
     "achieved_epsilon",
+    "bernoulli_exp",
     "calibrate",
     "central_method",
     "check_neighbours",
@@ -55,6 +63,7 @@ __all__ = [
     "noise_variance",
     "observe",
     "seeded_source",
+    "uniform_below",
 ]
 
 RECORDS = "csm-records"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dither.collector.answering import Question as Question
+    from dither.collector.answering import Releases as Releases
     from dither.collector.app import make_app as make_app
     from dither.collector.audit import acting as acting
     from dither.collector.backup import StoreContents as StoreContents
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from dither.collector.keys import Keys as Keys
     from dither.collector.keys import Principal as Principal
     from dither.collector.keys import Sessions as Sessions
+    from dither.collector.live import LiveProgress as LiveProgress
     from dither.collector.metrics import Metrics as Metrics
     from dither.collector.pages import add_pages as add_pages
     from dither.collector.postgres import PostgresStore as PostgresStore
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from dither.collector.store import StoreFull as StoreFull
     from dither.collector.store import StoreUnavailable as StoreUnavailable
     from dither.collector.store import StoreUntidy as StoreUntidy
+    from dither.collector.tallies import Epochs as Epochs
     from dither.collector.tallies import LocalTallies as LocalTallies
     from dither.collector.tallies import RebuiltTallies as RebuiltTallies
     from dither.collector.tallies import rebuild as rebuild
@@ -78,8 +81,10 @@ _HOMES = {
     "Collector": "collector",
     "CollectorServer": "serving",
     "Credential": "keys",
+    "Epochs": "tallies",
     "JsonFormatter": "serving",
     "Keys": "keys",
+    "LiveProgress": "live",
     "LocalTallies": "tallies",
     "Metrics": "metrics",
     "Move": "store",
@@ -96,6 +101,7 @@ _HOMES = {
     "QueueFull": "writer",
     "RateLimitFilter": "problems",
     "RebuiltTallies": "tallies",
+    "Releases": "answering",
     "RetrySpread": "problems",
     "Row": "store",
     "Sessions": "keys",

@@ -20,7 +20,13 @@ from dither.fit.dependence import (
     relative_entropy,
     shrunk_squares,
 )
-from dither.fit.junction_tree import JunctionTree, TreeFit, fit_tree, independent_tree
+from dither.fit.junction_tree import (
+    JunctionTree,
+    MessagePass,
+    TreeFit,
+    fit_tree,
+    independent_tree,
+)
 from dither.fit.marginal import Marginal
 from dither.fit.model import KINDS, Independent, Model, check_marginal, model_from_bytes
 from dither.fit.pool import (
@@ -44,6 +50,7 @@ from dither.fit.triangulate import (
     compose,
     factorise,
     factorise_by_information,
+    reduce_conditions,
     triangulate,
     triangulate_capped,
 )
@@ -57,6 +64,7 @@ __all__ = [
     "Independent",
     "JunctionTree",
     "Marginal",
+    "MessagePass",
     "Model",
     "Network",
     "PoolWeights",
@@ -95,6 +103,7 @@ __all__ = [
     "projection",
     "prune_by_entropy",
     "read_marginal",
+    "reduce_conditions",
     "relative_entropy",
     "root_of",
     "search_network",

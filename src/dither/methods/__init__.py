@@ -1,7 +1,12 @@
 """Methods: pure state machines over rounds, driven by the simulator, the server or a cluster."""
 
 from dither.methods.diagnostics import Diagnostics
-from dither.methods.machine import Campaign, ProtocolMachine
+from dither.methods.machine import (
+    Campaign,
+    ProtocolMachine,
+    build_parameters,
+    describe_parameters,
+)
 from dither.methods.prior import EarlierReports, PublicRows
 from dither.methods.published import PUBLISHED, published_parameters
 from dither.methods.registry import (
@@ -10,11 +15,12 @@ from dither.methods.registry import (
     MEANS,
     METHODS,
     NONPRIVATE,
+    Method,
     method,
     methods,
     plugin_faults,
 )
-from dither.methods.run import MethodRun, fitted_tallies, restore, start
+from dither.methods.run import MethodRun, fitted_tallies, restore, start, tallies_in
 
 __all__ = [
     "DEFAULT",
@@ -26,9 +32,12 @@ __all__ = [
     "Campaign",
     "Diagnostics",
     "EarlierReports",
+    "Method",
     "MethodRun",
     "ProtocolMachine",
     "PublicRows",
+    "build_parameters",
+    "describe_parameters",
     "fitted_tallies",
     "method",
     "methods",
@@ -36,4 +45,5 @@ __all__ = [
     "published_parameters",
     "restore",
     "start",
+    "tallies_in",
 ]

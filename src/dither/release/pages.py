@@ -14,6 +14,7 @@ from pathlib import Path
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from dither import languages
 from dither.display import printable
 from dither.notice import shown_certainty, shown_epsilon
 from dither.release.words import likelihood_factor
@@ -48,6 +49,8 @@ def render_page(
         "subtitle": "",
         "facts": (),
         "contents": [],
+        "language": languages.language(),
+        "direction": languages.direction(),
     }
     return printable(_environment(folder).get_template(template).render(head | values))
 
@@ -58,8 +61,8 @@ def render_part(template: str, **values: object) -> Markup:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage with two decimals and a non-breaking space."""
-    return f"{100 * share:.2f}\N{NO-BREAK SPACE}%"
+    """A share as a percentage with two decimals, in the language of the page."""
+    return languages.percent(share, 2)
 
 
 def counted(number: int, noun: str) -> str:
@@ -96,6 +99,17 @@ def _uncapitalised(words: str) -> str:
     return words[:1].lower() + words[1:]
 
 
+def _translated(message: str, **values: object) -> Markup:
+    """A template's text in the language of the page; it may hold HTML, its values are escaped."""
+    return Markup(languages.plain_gettext(message)) % values
+
+
+def _translated_number(one: str, several: str, number: int, **values: object) -> Markup:
+    """A template's text that depends on a number; %(num)s is the number."""
+    text = Markup(languages.plain_ngettext(one, several, number))
+    return text % {"num": languages.decimal(number), **values}
+
+
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -110,10 +124,13 @@ def _environment(folder: Path | None = None) -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
+    made.globals |= {"_": _translated, "ngettext": _translated_number}
     made.filters |= {
         "breakable": _breakable,
         "certainty": shown_certainty,
         "counted": counted,
+        "day": languages.day,
+        "decimal": languages.decimal,
         "epsilon": shown_epsilon,
         "factor": likelihood_factor,
         "grouped": "{:,}".format,

@@ -7,7 +7,7 @@ The names in `_LAZY` need NumPy and PyArrow; their modules are imported when the
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dither.schema.attribute import Attribute
+from dither.schema.attribute import Attribute, build_line
 from dither.schema.rules import Determines, Impossible, Order, Sum
 from dither.schema.schema import Schema, attribute_from_json, load_schema, numeric, schema_from_json
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         write_table,
     )
     from dither.schema.infer import LEAK_WARNING, draft_schema, infer_schema
-    from dither.schema.rule_tables import broken
+    from dither.schema.rule_tables import all_orders, broken
     from dither.schema.table import (
         Column,
         Layout,
@@ -37,6 +37,7 @@ _LAZY = {
     "Column": "table",
     "Layout": "table",
     "ReadOptions": "files",
+    "all_orders": "rule_tables",
     "broken": "rule_tables",
     "cells_of": "cells",
     "codes_of": "cells",
@@ -65,8 +66,10 @@ __all__ = [
     "ReadOptions",
     "Schema",
     "Sum",
+    "all_orders",
     "attribute_from_json",
     "broken",
+    "build_line",
     "cells_of",
     "codes_of",
     "count_cells",

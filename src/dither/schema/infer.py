@@ -193,6 +193,9 @@ _SURELY_REPEATS = 10.0
 _KEY_NAME = re.compile(
     r"(?i:(^|[\W_])(ids?|key|index|idx|uuid|guid|row ?names?|serial|no|nr|number)$)|[a-z](ID|Id)$"
 )
+# Whole numbers of one length from this number of digits on, none twice, are account numbers
+# and the like.
+_KEY_DIGITS = 8
 # Whole numbers in this range are years.
 _FIRST_YEAR = 1000
 _LAST_YEAR = 2200
@@ -514,10 +517,10 @@ def _infer_number(
 def _check_key(name: str, values: Floats) -> None:
     """Raise `_Unfit` if distinct numbers identify the rows.
 
-    They do if the column's name says so, if they increase from row to row, or if independent
-    draws from so narrow a range would almost surely repeat: n draws among m values have no
-    repeat with a probability of at most exp(-n (n - 1) / 2 m), whatever their distribution.
-    Years are not identifiers.
+    They do if the column's name says so, if they increase from row to row, if they are long and
+    all of one length, or if independent draws from so narrow a range would almost surely repeat:
+    n draws among m values have no repeat with a probability of at most exp(-n (n - 1) / 2 m) for
+    every distribution. Years are not identifiers.
     """
     low, high = float(values.min()), float(values.max())
     years = low >= _FIRST_YEAR and high <= _LAST_YEAR
@@ -527,6 +530,10 @@ def _check_key(name: str, values: Floats) -> None:
     steps = np.diff(values)
     if (steps > 0).all() or (steps < 0).all():
         reason = f"an identifier or the order of rows: {count:,} sorted numbers, none of them twice"
+    elif low >= 10 ** (_KEY_DIGITS - 1) and len(f"{low:.0f}") == len(f"{high:.0f}"):
+        reason = (
+            f"an identifier: {count:,} numbers of {len(f'{low:.0f}')} digits, none of them twice"
+        )
     elif _KEY_NAME.search(name) is not None or count * (count - 1) / 2 > _SURELY_REPEATS * (
         high - low + 1
     ):

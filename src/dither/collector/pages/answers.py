@@ -7,7 +7,7 @@ https://www.w3.org/TR/CSP3/).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 import dither
+from dither import languages
 from dither.collector.access import on_loopback
 from dither.collector.pages.assets import asset
 from dither.release.pages import render_page
@@ -66,7 +67,14 @@ def page(
         modules=[asset(name).address for name in ("pages.js", *scripts)],
         **_DEFAULTS | values,
     )
-    return HTMLResponse(body, status, {**SECURITY, **(headers or {})})
+    spoken = {"content-language": languages.language(), "vary": "accept-language"}
+    return HTMLResponse(body, status, {**SECURITY, **spoken, **(headers or {})})
+
+
+def language_of(request: Request, offered: Sequence[str] = tuple(languages.LANGUAGES)) -> str:
+    """The language of a page: `?language=` of its address, else Accept-Language, else its own."""
+    wanted = request.query_params.get("language")
+    return languages.choose(offered, wanted, request.headers.get("accept-language"))
 
 
 def shown_origin(public_url: str | None) -> Markup:

@@ -1,1 +1,73 @@
 """Histograms of one numeric attribute for many consumers: SHP, CHP, split, sampled and smart."""
+
+from dither.methods.histogram.consumer import (
+    POLICIES,
+    Consumer,
+    OutOfRange,
+    Partition,
+    ValueGroup,
+    ValuePeople,
+    as_numbers,
+    check_range,
+    gather,
+    mapping,
+    police,
+    read_consumers,
+    union,
+)
+from dither.methods.histogram.estimates import (
+    CellEstimates,
+    ConsumerCounts,
+    OutputCells,
+    PureCells,
+    build,
+    consistent_counts,
+    read_off,
+    variance_by_type,
+)
+from dither.methods.histogram.machine import (
+    Chp,
+    HistogramMachine,
+    Smart,
+    SmartParameters,
+    consumers_from_text,
+    consumers_to_text,
+    smallest,
+)
+from dither.methods.histogram.smart import (
+    choose,
+    optimise,
+)
+
+__all__ = [
+    "POLICIES",
+    "CellEstimates",
+    "Chp",
+    "Consumer",
+    "ConsumerCounts",
+    "HistogramMachine",
+    "OutOfRange",
+    "OutputCells",
+    "Partition",
+    "PureCells",
+    "Smart",
+    "SmartParameters",
+    "ValueGroup",
+    "ValuePeople",
+    "as_numbers",
+    "build",
+    "check_range",
+    "choose",
+    "consistent_counts",
+    "consumers_from_text",
+    "consumers_to_text",
+    "gather",
+    "mapping",
+    "optimise",
+    "police",
+    "read_consumers",
+    "read_off",
+    "smallest",
+    "union",
+    "variance_by_type",
+]
