@@ -187,7 +187,11 @@ def _about_a_number(spec: CampaignSpec, people: int, epsilon: float) -> Width:
         for c in found.consumers
     ]
     error, name = max(errors)
-    return Width(min(1.0, scale * error), f"the share of one bin of “{name}”", spec.method)
+    return Width(
+        min(1.0, scale * error),
+        f"the share of one bin of “{name}”, among those who answer,",
+        spec.method,
+    )
 
 
 class Planner:

@@ -131,9 +131,10 @@ document.addEventListener('submit', async (event) => {
   if (passed || !form || event.target.getAttribute('method') !== 'post') return;
   if (event.target !== form && !event.target.draft) return;
   event.preventDefault();
+  const { target, submitter } = event;
   if (!await save()) return;
   passed = true;
-  event.target.requestSubmit(event.submitter);
+  setTimeout(() => target.requestSubmit(submitter)); // while a form is submitted it cannot be submitted again
 }, true);
 
 // What this window kept when the session ended: save it, and show it.
