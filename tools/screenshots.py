@@ -68,7 +68,7 @@ def _console(page: Page, running: Demo) -> None:
     page.click("main button[type=submit]")
     page.wait_for_selector("h1:has-text('Campaigns')")
     page.goto(f"{running.url}/console/c/{running.taking}")
-    page.wait_for_selector(".qr svg")
+    page.wait_for_selector("text=if it ended now", timeout=120_000)
 
 
 def _planner(page: Page, running: Demo) -> None:
@@ -88,7 +88,7 @@ def _questions(page: Page) -> None:
     page.fill("#a0-question", "How do you get to work?")
     page.fill(
         "#a0-values",
-        "foot | On foot\nbicycle | By bicycle\npublic | By bus, tram or train\ncar | By car",
+        "foot | On foot\nbicycle | By bicycle\npublic | By bus, tram or train\ncar | By car\nhome | I work at home",
     )
     page.click("button[value=add-a]")
     page.fill("#a1-name", "minutes")
@@ -157,13 +157,14 @@ def _collect(
         pyarrow.csv.write_csv(answers, table)
         call = ["submit", str(table), "--campaign", campaign, "--url", running.url]
         for number in range(10):
+            page.goto(f"{running.url}/console/c/{campaign}")
+            if page.locator("#live .state").first.inner_text() != "open":
+                return
             with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as said:
                 status = run([*call, "--seed", str(SEED)])
             if status:
                 raise SystemExit(f"the answers could not be sent: {said.getvalue()}")
             page.goto(f"{running.url}/console/c/{campaign}")
-            if page.locator("#live .state").first.inner_text() != "open":
-                return
             if number == 0:
                 page.wait_for_selector("text=if it ended now")
                 page.wait_for_timeout(12_000)

@@ -76,7 +76,7 @@ def test_from_a_schema_in_a_form_to_a_published_release(
     desk.get_by_label("Participants").fill("20000")
     expect(desk.locator("#plan")).to_contain_text("Enough: expect the share", timeout=PATIENT)
     expect(desk.locator("#saving")).to_contain_text("Saved", timeout=PATIENT)
-    desk.get_by_role("button", name="Open at once").click()
+    desk.get_by_role("button", name="Open it now").click()
     expect(desk.get_by_role("heading", name="How we get to work")).to_be_visible()
     campaign = desk.url.split("/")[-1].partition("?")[0]
     expect(desk.get_by_role("img", name="QR code")).to_be_visible()

@@ -283,6 +283,12 @@ class Planner:
                     return None
                 skipped = spec.method in _SLOW and each != epsilon
                 found = None if skipped else self.width(spec, people, each)
+                # A larger epsilon allows everything that a smaller one does, so its error is
+                # not larger; predictions from few simulated campaigns may say otherwise.
+                if found is not None and rows and rows[-1][1] is not None:
+                    found = min(rows[-1][1], found, key=lambda width: width.relative)
+                if each == epsilon and found is not None:
+                    width = found
                 rows.append((each, found, shown_certainty(each), strength(each)))
             wanted, setting = "", None
             if target is not None:
