@@ -96,8 +96,8 @@ _SAID = {
     "open": "The campaign is open and takes answers.",
     "reopen": "The closing is taken back; the round takes answers again.",
     "close-round": "The round is closed.",
-    "finalising": "The release is being made.",
-    "publishing": "The release is being published.",
+    "finalising": "Making the release has begun; below stands when it is done.",
+    "publishing": "Publishing has begun; below stands when it is done.",
     "unpublish": "The release is hidden.",
     "created": "The campaign is made.",
 }
