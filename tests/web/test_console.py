@@ -17,6 +17,7 @@ from collector_harness import (
     ServerThread,
     envelope_of,
     plan_of,
+    seeded_source,
     token_of,
     until,
 )
@@ -28,7 +29,7 @@ from dither.collector.drafts import Draft
 from dither.collector.pages.campaign_form import CampaignForm
 from dither.collector.pages.progress import Rates, arrivals_chart
 from dither.collector.pages.schema_form import read_cards, show_schema
-from dither.reports import plan_from_json
+from dither.reports import Envelope, Plan, Report, encode, pick, plan_from_json
 from dither.schema import schema_from_json
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -387,6 +388,14 @@ def test_a_campaign_and_a_draft_can_be_duplicated(running: ServerThread, curator
     assert drafts_of(running)[twice].fields["a0-values"] == "red | Rot\nblue | Blau"
 
 
+def sent_by(campaign: str, plan: Plan) -> bytes:
+    """A valid report of the first question of a plan."""
+    held, ticket = bytes.fromhex(campaign), token_of(1)
+    number = pick(ticket, held, plan)
+    payload = plan.questions[number].mechanism.randomise(0, seeded_source("preview"))
+    return encode(Envelope(held, plan.round, (Report(ticket, number, payload),)))
+
+
 def test_a_preview_is_for_operators_and_nothing_can_be_sent_to_it(
     running: ServerThread, curator: Visitor
 ) -> None:
@@ -402,12 +411,12 @@ def test_a_preview_is_for_operators_and_nothing_can_be_sent_to_it(
     assert Visitor(running.url).get(f"/v1/campaigns/{draft}").status == 404
     caller = Caller(running.url)
     plan = plan_from_json(json.loads(announced.body)["plan"])
-    refused = caller.upload(draft, envelope_of(draft, plan, [token_of(1)]))
+    refused = caller.upload(draft, sent_by(draft, plan))
     assert refused.status == 404
     link = create(curator, do="draft")
     shown = json.loads(curator.get(f"/console/c/{link}/announcement").body)
     plan = plan_from_json(shown["plan"])
-    assert caller.upload(link, envelope_of(link, plan, [token_of(1)])).status != 201
+    assert caller.upload(link, sent_by(link, plan)).status != 201
     assert running.collector.store.count(link, 0) == 0
     save(curator, "ae" * 16, 0, title="Nothing yet")
     assert "nothing to preview yet" in curator.get(f"/console/drafts/{'ae' * 16}/preview").text
