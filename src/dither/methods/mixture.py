@@ -75,7 +75,12 @@ from dither.methods.evidence import merged
 from dither.methods.independent import question_shares
 from dither.methods.machine import ProtocolMachine
 from dither.methods.prior import EarlierReports, PooledAnswers, PublicPrior, pooled_answers
-from dither.methods.question_sets import Members, informative_sets, marginal_variance
+from dither.methods.question_sets import (
+    Members,
+    detectable_pairs,
+    informative_sets,
+    marginal_variance,
+)
 from dither.methods.tree import TREE
 from dither.reports import Plan, Question, question
 from dither.schema import Schema
@@ -112,10 +117,6 @@ class Settings:
     min_people: float = 20.0
     # The later rounds' shares of the participants that the pilot leaves, by number of rounds.
     later: tuple[tuple[float, ...], ...] = ((1.0,), (0.4, 0.6), (0.25, 0.25, 0.5))
-    # Standard deviations by which complete dependence must exceed noise for a pair to be asked,
-    # with this share of the participants in the pilot.
-    detection_z: float = 3.0
-    detection_share: float = 0.15
     # Complete dependence assumed of every pair where one round leaves nothing to learn from.
     assumed_share: float = 0.1
     # Limit of the predicted one-way errors, in those of `independent` with the same people.
@@ -167,31 +168,6 @@ def single_shares(cardinalities: Sequence[int], epsilon: float) -> Floats:
 
 
 # Step 1: the menu.
-
-
-def detectable_pairs(cardinalities: Sequence[int], people: int, epsilon: float) -> list[Pair]:
-    """The pairs in which complete dependence would stand out in a pilot.
-
-    Two attributes that determine each other are min(k, m) - 1 over k m from independence,
-    squared; the null standard deviation is sqrt(2 (k-1)(m-1)) v / n with v the variance of a
-    cell from one report. Pairs are added from those that need the fewest people, as long as
-    each has enough when the pilot is shared by the roots of the cells.
-    """
-    k = np.asarray(cardinalities, dtype=np.float64)
-    pairs = np.array(list(combinations(range(len(k)), 2)), dtype=np.intp).reshape(-1, 2)
-    if not len(pairs):
-        return []
-    i, j = pairs.T
-    cells, degrees = k[i] * k[j], (k[i] - 1) * (k[j] - 1)
-    complete = (np.minimum(k[i], k[j]) - 1) / cells
-    variance = np.array([marginal_variance(int(c), int(c), epsilon) for c in cells])
-    needed = SETTINGS.detection_z * np.sqrt(2 * degrees) * variance / np.maximum(complete, 1e-300)
-    order = np.argsort(needed, kind="stable")
-    roots = np.sqrt(cells[order])
-    given = SETTINGS.detection_share * people * roots / np.cumsum(roots)
-    enough = np.flatnonzero((given >= needed[order]) & (complete[order] > 0))
-    count = int(enough.max()) + 1 if len(enough) else 0
-    return sorted((int(a), int(b)) for a, b in pairs[order[:count]])
 
 
 class Menu:
