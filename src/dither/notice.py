@@ -22,6 +22,8 @@ ADVICE = {
     "column-format": "state another format in a schema if this is wrong",
     "columns-constant": "nothing, or drop these columns",
     "index-dropped": "nothing, or name the column among the columns to use",
+    "raked": "nothing; ask the release before raking for the people who took part",
+    "regression-predictors": "leave one of the two out, or collect with a method that asks all pairs",
     "columns-dropped": "nothing, or remove these columns from the schema's list of dropped ones to keep them",
     "rare-as-other": "list the values that matter in the schema, or group them",
     "method": "see the method's page in docs/explanation",

@@ -153,8 +153,7 @@ def preview_page(collector: Collector, campaign: str, spec: CampaignSpec, previe
             "participate.html",
             title=spec.text("title", spec.language, spec.language) or _("A survey without a name"),
             scripts=("participate.js",),
-            preview=preview,
-            **_values(collector, campaign, spec, spec.epsilon),
+            **_values(collector, campaign, spec, spec.epsilon, preview=preview),
         )
 
 
@@ -164,7 +163,12 @@ def _epsilon(live: Live) -> float:
 
 
 def _values(
-    collector: Collector, campaign: str, spec: CampaignSpec, epsilon: float, base: str = ""
+    collector: Collector,
+    campaign: str,
+    spec: CampaignSpec,
+    epsilon: float,
+    base: str = "",
+    preview: str = "",
 ) -> dict[str, Any]:
     """Return what the survey's template shows, in the current language."""
     spoken = (languages.language(), spec.language)
@@ -174,6 +178,7 @@ def _values(
         "base": base,
         "origin": origin,
         "heading_inside": "",
+        "preview": preview,
         "purpose": lines(spec.text("purpose", *spoken)),
         "contact": spec.contact,
         "consumers": _consumers(spec),
