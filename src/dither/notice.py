@@ -109,7 +109,7 @@ def shown_certainty(epsilon: float) -> str:
 def certainty_sentence(epsilon: float) -> str:
     """What an epsilon means for a person, in one sentence."""
     return (
-        "somebody who held two records of a person equally likely can be at most "
+        "someone who considers two records of a person equally likely can become at most "
         f"{shown_certainty(epsilon)} certain of one afterwards."
     )
 
@@ -151,8 +151,9 @@ def own_warnings(
 
 REPLAYABLE = Notice(
     "replayable-noise",
-    "a seed was given: this is NOT private against whoever knows the seed, who can draw the same noise again and take it off, "
-    "so all of it is as confidential as the table; leave the seed out for anything that others may see",
+    "a seed was given: this is NOT private against anyone who knows the seed, who can draw the "
+    "same noise again and remove it, so all of it is as confidential as the table; leave the seed "
+    "out for anything that others may see",
 )
 
 RESAMPLED = Notice(

@@ -111,7 +111,7 @@ def test_a_campaign_from_the_shell(
         <= manifest["epsilon_achieved"]
     )
     assert central["sentence"] in told
-    assert central["sentence"].startswith("Whoever sees only the release")
+    assert central["sentence"].startswith("A reader who sees only the release")
 
 
 def test_all_rounds_of_a_method_in_one_go(capsys: pytest.CaptureFixture[str], url: str) -> None:

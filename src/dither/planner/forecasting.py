@@ -255,7 +255,7 @@ class Forecast:
 
     @property
     def certainty(self) -> float:
-        """The most that somebody who held two records equally likely can believe of one."""
+        """The most that someone who considers two records equally likely can believe of one."""
         return certainty(self.epsilon)
 
     def to_json(self) -> JsonObject:
@@ -428,7 +428,7 @@ def expect(
 ) -> Expectation:
     """Predict one method, as `forecast` does, without looking for what would let pairs be learnt.
 
-    It takes a fraction of a second, so a form can show it while somebody types.
+    It takes a fraction of a second, so a form can show it while a person types.
 
     Args:
         schema: The schema.
