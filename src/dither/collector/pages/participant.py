@@ -111,7 +111,7 @@ def participant_routes(collector: Collector) -> APIRouter:
 
         def render() -> Response:
             with speaking(language_of(request, live.spec.languages)):
-                values = _values(collector, campaign, live.spec, _epsilon(live), base)
+                values = _values(collector, campaign, live.spec, _epsilon(live), base=base)
                 values["heading_inside"] = title_in_language(live)
                 body = render_fragment("survey.html", folder=TEMPLATES, **values)
             return HTMLResponse(body, headers={**SECURITY, "vary": "accept-language, origin"})
@@ -153,8 +153,7 @@ def preview_page(collector: Collector, campaign: str, spec: CampaignSpec, previe
             "participate.html",
             title=spec.text("title", spec.language, spec.language) or _("A survey without a name"),
             scripts=("participate.js",),
-            preview=preview,
-            **_values(collector, campaign, spec, spec.epsilon),
+            **_values(collector, campaign, spec, spec.epsilon, preview=preview),
         )
 
 
@@ -164,7 +163,13 @@ def _epsilon(live: Live) -> float:
 
 
 def _values(
-    collector: Collector, campaign: str, spec: CampaignSpec, epsilon: float, base: str = ""
+    collector: Collector,
+    campaign: str,
+    spec: CampaignSpec,
+    epsilon: float,
+    *,
+    base: str = "",
+    preview: str = "",
 ) -> dict[str, Any]:
     """Return what the survey's template shows, in the current language."""
     spoken = (languages.language(), spec.language)
@@ -173,6 +178,7 @@ def _values(
         "campaign": campaign,
         "base": base,
         "origin": origin,
+        "preview": preview,
         "heading_inside": "",
         "purpose": lines(spec.text("purpose", *spoken)),
         "contact": spec.contact,
