@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 import dither
 from dither.errors import ParameterError, StateError
+from dither.mechanisms import PackedReports, kernels
 from dither.methods.discover import (
     SETTINGS,
     DiscoverParameters,
@@ -20,6 +21,7 @@ from dither.methods.discover import (
     normalise,
     search_design,
 )
+from dither.randomness import RandomStream
 from dither.simulate import drive, text_people
 from dither.tally import CountTally
 
@@ -206,3 +208,44 @@ def test_a_text_of_the_findable_share_is_found_with_the_stated_power() -> None:
         found += b"qqqq" in searched(texts, 3.0, seed).found
     # 80 % of 25 is 20, with a standard deviation of 2.
     assert found >= 14
+
+
+# Manipulation.
+
+
+def planted(target: bytes, forged: list[float], seed: int) -> bool:
+    """Whether so many forged reports in each round plant a text that no one holds."""
+    rng = np.random.default_rng([seed, 7])
+    people = 12_000
+    search = PrefixSearch("word", 4.0, people, SHORT)
+    honest = np.array(["".join(row).encode() for row in rng.choice(list("abcdefgh"), (people, 4))])
+    while (plan := search.plan()) is not None:
+        n = round(plan.population * people)
+        mechanism = plan.questions[0].mechanism
+        cell = int(search.cells_of(np.array([target]))[0])
+        liars = round(forged[min(plan.round, len(forged) - 1)])
+        stream = RandomStream.from_generator(rng)
+        tally = CountTally(plan)
+        truth = search.cells_of(rng.choice(honest, n - liars))
+        tally.add(0, kernels.randomise(mechanism, truth, stream))
+        if cell < len(search.candidates):
+            tried = kernels.randomise(mechanism, np.full(20 * liars + 20, cell), stream).rows
+            chosen = [row for row in tried if mechanism.supports(row.tobytes(), cell)][:liars]
+            tally.add(0, PackedReports(np.array(chosen, np.uint8).reshape(len(chosen), -1)))
+        search.close(tally)
+    return target in search.found
+
+
+def test_the_stated_number_of_liars_plants_a_value() -> None:
+    # The statement of a search without forgers: a text for which it would have been enough.
+    texts = ["".join(r) for r in np.random.default_rng(1).choice(list("abcdefgh"), (12_000, 4))]
+    search = searched([*texts[:9_000], *["abcd"] * 3_000], 4.0, 1)
+    assert search.found == (b"abcd",)
+    stated = [facts.forged for facts in search.rounds]
+    assert search.forged_reports == sum(stated)
+    assert search.forging_share == max(facts.forged / facts.people for facts in search.rounds)
+    assert 0 < search.forging_share < 0.1
+    enough = sum(planted(b"zzzz", [1.6 * count for count in stated], seed) for seed in range(10))
+    too_few = sum(planted(b"zzzz", [0.4 * count for count in stated], seed) for seed in range(10))
+    assert enough >= 8
+    assert too_few <= 2

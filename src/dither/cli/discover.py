@@ -13,18 +13,26 @@ import typer
 
 from dither._discover import discover as run
 from dither._discover import found_values
-from dither.cli.options import AsJson, Overwrite, Seed, Table, print_warnings
+from dither.checks import check_whole
+from dither.cli.options import AsJson, Overwrite, Seed, print_warnings
 from dither.datasets.bundled import read_named_noted
 from dither.display import printable
-from dither.errors import TableError
+from dither.errors import ParameterError, TableError
 from dither.mechanisms import check_epsilon
+from dither.methods.discover import SETTINGS, DiscoverParameters, search_design
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
 
 
 def discover(
-    table: Table,
-    column: Annotated[str, typer.Option(help="the column of texts")],
+    *,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE", help="as of 'dither publish', one row a participant; not with --plan"
+        ),
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="the column of texts")] = None,
     epsilon: Annotated[
         float, typer.Option(help="guarantee of everything that one participant sends")
     ],
@@ -48,6 +56,13 @@ def discover(
     replicates: Annotated[
         int, typer.Option(help="refits from which intervals follow; 0 for none")
     ] = 100,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="only say which share of --participants a value needs"),
+    ] = False,
+    participants: Annotated[
+        int | None, typer.Option(help="expected number of participants, for --plan")
+    ] = None,
     seed: Seed = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="folder for the release")
@@ -61,9 +76,21 @@ def discover(
     or in the last round about the values found. Shares come from the last round only. Longer values,
     and those not found, count as "other"; empty ones as missing.
 
-    Example: dither discover adult --column occupation --epsilon 4 --top 10 -o out
+    Examples: dither discover adult --column occupation --epsilon 4 --top 10 -o out
+
+    dither discover --plan --participants 1000000 --epsilon 4 --max-bytes 8
     """
     check_epsilon(epsilon)
+    if plan:
+        parameters = DiscoverParameters(top, max_bytes, alphabet, false_discovery_rate)
+        _print_plan(_check_participants(participants, table), epsilon, parameters, as_json=as_json)
+        return
+    if table is None or column is None:
+        missing = "TABLE" if table is None else "--column"
+        raise ParameterError(
+            f"{missing} is missing; give TABLE and --column, or --plan with --participants",
+            where=missing,
+        )
     if output is not None:
         check_target(output, overwrite=overwrite)
     values, notes = _texts(table, column)
@@ -91,6 +118,43 @@ def discover(
     _print(release)
     if folder is not None:
         print(f"  page  {folder / 'report.html'}")
+
+
+def _check_participants(participants: int | None, table: str | None) -> int:
+    if table is not None:
+        raise ParameterError("--plan reads no table; leave TABLE out", where="TABLE")
+    if participants is None:
+        raise ParameterError("--plan needs --participants", where="--participants")
+    return check_whole("--participants", participants, 1)
+
+
+def _print_plan(
+    participants: int, epsilon: float, parameters: DiscoverParameters, *, as_json: bool
+) -> None:
+    """What a discovery of so many people would find, from public facts alone."""
+    design = search_design(participants, epsilon, parameters)
+    if as_json:
+        facts = {
+            "participants": participants,
+            "epsilon": epsilon,
+            "findable_share": design.findable,
+            "power": SETTINGS.power,
+            "groups": design.groups,
+            "people_in_a_group": design.people,
+        }
+        print(json.dumps(facts))
+        return
+    print(
+        f"{participants:,} participants, epsilon {epsilon:g}: {design.groups} groups of about "
+        f"{design.people:,}, then {1 - SETTINGS.race:.0%} of the people for shares"
+    )
+    if design.findable is None:
+        print("no value can be found: ask more people, or use a larger epsilon")
+        return
+    print(
+        f"a value must be held by about {design.findable:.2%} of the people (about "
+        f"{design.findable * participants:,.0f}) to be found with a chance of {SETTINGS.power:.0%}"
+    )
 
 
 def _texts(table: str, column: str) -> tuple[list[str | None], list[Notice]]:
