@@ -55,6 +55,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "number_questions:ask",
         "Query a saved histogram: other bins, ranges and quantiles.",
     ),
+    "discover": (
+        "discover:discover",
+        "Find the frequent values of a text column that nobody listed.",
+    ),
     "central": (
         "central:central",
         "Release columns under central differential privacy, as the holder of the table.",

@@ -134,6 +134,11 @@ class Call(ReadOptions, RunOptions):
         """Whether anyone who knows the seed can draw the same noise again."""
         return self.simulated and not self.no_privacy and self.seed is not None
 
+    @property
+    def fitted_method(self) -> str:
+        """The method whose state a release keeps: of a discovery that of its last round."""
+        return "independent" if self.method == "discover" else self.method
+
     def to_json(self) -> JsonObject:
         """Plain values; epsilon is null for a release without privacy."""
         return {**asdict(self), "epsilon": None if self.no_privacy else self.epsilon}
@@ -254,7 +259,12 @@ def _python(function: str, data: str, given: JsonMapping) -> str:
 
 # Arguments without effect on the release.
 _NEVER_RECORDED = ("name", "attribute", "clock", "progress")
-COMMANDS = {"histogram": "histogram", "several_values": "histogram", "central_release": "central"}
+COMMANDS = {
+    "histogram": "histogram",
+    "several_values": "histogram",
+    "central_release": "central",
+    "discover": "discover",
+}
 # Arguments whose option has another name.
 _OPTION_NAMES = {"most": "values_per_person"}
 

@@ -1,0 +1,123 @@
+"""Releases of values that nobody listed: questions, folder, report, and awkward texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dither
+from dither._discover import found_values
+from dither.errors import ParameterError, QuestionError, TableError
+
+DRINKS = ["tea"] * 6_000 + ["coffee"] * 3_000 + [""] * 1_000
+TRUTH = {"tea": 0.6, "coffee": 0.3}
+
+
+@pytest.fixture(scope="module")
+def release() -> dither.Release:
+    return dither.discover(DRINKS, epsilon=4.0, max_bytes=8, seed=1, attribute="drink")
+
+
+def test_shares_have_intervals_that_hold_the_truth(release: dither.Release) -> None:
+    found = found_values(release)
+    assert [entry["value"] for entry in found["values"]] == ["tea", "coffee"]
+    for entry in found["values"]:
+        assert entry["low"] <= TRUTH[entry["value"]] <= entry["high"]
+    assert found["missing"]["low"] <= 0.1 <= found["missing"]["high"]
+    assert found["other"]["low"] == pytest.approx(0, abs=0.01)
+
+
+def test_all_questions_agree(release: dither.Release) -> None:
+    share = release.query("drink == 'tea'").estimate
+    assert share == pytest.approx(release.table("drink").rows[0].estimate)
+    assert share == pytest.approx(release.marginal("drink").frequencies[0])
+    assert release.query("drink in ['tea', 'coffee']").estimate > share
+    assert release.query("drink == None").estimate == pytest.approx(0.1, abs=0.03)
+
+
+def test_the_envelope_counts_all_rounds(release: dither.Release) -> None:
+    assert release.method == "discover"
+    assert release.participants == len(DRINKS)
+    assert release.epsilon_achieved <= 4.0
+    assert release.rounds == len(release.asked) > 2
+    assert [entry.round for entry in release.asked] == list(range(release.rounds))
+    assert release.notes["false_discovery_rate"] == 0.05
+    assert 0 < release.notes["findable_share"] < 0.2
+
+
+def test_without_a_seed_readers_are_protected_in_every_round() -> None:
+    release = dither.discover(DRINKS, epsilon=2.0, max_bytes=8)
+    assert release.central is not None
+    assert release.central.known.people < 3_000
+    assert release.central.known.epsilon <= 2.0
+
+
+def test_a_saved_release_answers_alike(release: dither.Release, tmp_path: Path) -> None:
+    again = dither.load_release(release.save(tmp_path / "out"))
+    assert again.table("drink").rows == release.table("drink").rows
+    assert found_values(again) == found_values(release)
+    assert again.guarantee == release.guarantee
+    assert "coffee" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_other_releases_have_no_values_found() -> None:
+    release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex"], rows=10)
+    with pytest.raises(QuestionError, match="not of discover"):
+        found_values(release)
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        ([f"{i:08d}" for i in range(4_000)], []),
+        (["same"] * 4_000, ["same"]),
+        (["", None] * 2_000, []),
+        (["much longer than 8 bytes"] * 4_000, []),
+        (["👍🏽"] * 4_000, ["👍🏽"]),
+        (["שלום"] * 4_000, ["שלום"]),
+        (["a\tb", "a\u202eb"] * 4_000, ["a\tb", "a\u202eb"]),
+        (["other", "(other)"] * 4_000, ["(other)", "other"]),
+        (["colour", "color"] * 4_000, ["color", "colour"]),
+        (["a", "b", "a", None, "c"], []),
+    ],
+    ids=[
+        *("all-different", "one-for-all", "empty", "long", "emoji", "right-to-left", "control"),
+        *("named-other", "nearly-the-same", "five-people"),
+    ],
+)
+def test_awkward_texts(texts: list[str | None], found: list[str], tmp_path: Path) -> None:
+    release = dither.discover(texts, epsilon=4.0, max_bytes=8, seed=2, replicates=0)
+    assert sorted(release.schema["value"].values[:-1]) == found
+    codes = [warning.code for warning in release.warnings]
+    assert ("nothing-found" in codes) == (not found)
+    again = dither.load_release(release.save(tmp_path / "out"))
+    assert again.schema["value"].values == release.schema["value"].values
+
+
+def test_control_characters_are_escaped_where_they_are_shown() -> None:
+    release = dither.discover(["a\u202eb\u200f"] * 4_000, epsilon=4.0, seed=2, replicates=0)
+    assert release.schema["value"].values[0] == "a\u202eb\u200f"
+    assert not {"\u202e", "\u200f"} & set(release.report())
+
+
+def test_a_population_is_drawn_from_the_rows() -> None:
+    release = dither.discover(["tea", "milk"], epsilon=4.0, population=8_000, seed=1)
+    assert release.participants == 8_000
+    assert set(release.schema["value"].values[:-1]) == {"tea", "milk"}
+
+
+def test_a_seed_repeats_the_release(release: dither.Release) -> None:
+    again = dither.discover(DRINKS, epsilon=4.0, max_bytes=8, seed=1, attribute="drink")
+    assert again.table("drink").rows == release.table("drink").rows
+
+
+@pytest.mark.parametrize("values", [[], "tea", [1, 2]])
+def test_values_that_are_no_texts_are_refused(values: object) -> None:
+    with pytest.raises(TableError):
+        dither.discover(values, epsilon=1.0)
+
+
+def test_options_out_of_range_are_named() -> None:
+    with pytest.raises(ParameterError, match="population"):
+        dither.discover(["tea"], epsilon=1.0, population=0)
