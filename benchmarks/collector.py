@@ -436,7 +436,7 @@ def _postgres(scratch: Path) -> Iterator[str]:
 
 def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     """The study of one size; reports are generated, so no folder is read."""
-    seconds = {"full": 10.0, "quick": 2.0, "smoke": 0.3}[size]
+    seconds = {"full": 10.0, "quick": 1.0, "smoke": 0.3}[size]
     study = Study(
         name="load",
         title="Reports per second and waiting times",
@@ -448,7 +448,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     several = Study(
         name="workers",
         title="Several processes on one PostgreSQL",
-        axes={"batch": (1, BATCH), "workers": (1, 2, 4)},
+        axes={"batch": (1, BATCH), "workers": (1, 2, 4) if size == "full" else (1, 2)},
         measure=partial(workers_load, seconds=seconds),
         note=f"Requests of so many reports from {SENDERS} senders in one process. Where all share two cores, more "
         "workers cannot give more reports; the CPU time per report is what tells how many machines a rate takes.",
@@ -456,7 +456,7 @@ def bench(size: Size = "full", data_dir: Path | None = None) -> Bench:
     consoles = Study(
         name="consoles",
         title="Uploads while consoles are open",
-        axes={"consoles": (100, 1000)},
+        axes={"consoles": (100, 1000) if size == "full" else (100,)},
         measure=partial(consoles_load, seconds=seconds),
         note=f"Batches of {BATCH} from {SENDERS} senders to SQLite, in turns without and with so many open streams of "
         "events, each of them first as often as the other; the ratio of the medians.",

@@ -166,7 +166,7 @@ def results_text(stored: dict[str, dict[str, Any]]) -> str:
         for study in entry["studies"]:
             rows = [figure for figure in entry["figures"] if figure["study"] == study["name"]]
             if rows:
-                parts.append(f"### {study['title']}\n")
+                parts.append(f"### {study['title']}")  # no empty line: the page stays short
                 text = " ".join(filter(None, (study["note"], _own_run(name, study))))
                 parts += [f"{text}\n"] if text else []
                 parts += _pictures(name, entry, study)

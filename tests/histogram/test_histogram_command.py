@@ -384,6 +384,7 @@ def test_a_person_may_have_several_rows(
         (("--values-per-person", 3, "--consistent"), "--consistent cannot be used"),
         (("--values-per-person", 3, "--as-published"), "--method independent and summed"),
         (("--values-per-person", 3, "--out-of-range", "clip"), "--out-of-range cannot be used"),
+        (("--values-per-person", 3, "--unit", 1), "--unit cannot be used"),
         (("--values-per-person", 3, "--method", "chp"), "one, independent, summed"),
         (("--values-per-person", 0), "--values-per-person must be"),
         (("--values-per-person", 3, "--person", "driver"), "no column 'driver'"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +16,8 @@ from web_harness import Visitor
 
 from dither.collector import SqliteStore, add_pages
 from dither.collector.pages.asking import read_form
+from dither.collector.problems import Problem
+from dither.collector.publications import Publications
 from dither.methods.mean import Mean
 from dither.schema import schema_from_json
 
@@ -139,3 +143,41 @@ def test_a_mean_has_nothing_more_to_ask(numbers: Numbers) -> None:
     assert "release.mean()" in told
     assert "release.answer" not in told
     assert "figure=mean" in told
+
+
+@pytest.mark.slow
+def test_a_busy_collector_says_so_on_every_view(
+    numbers: Numbers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Problem("too-many-questions", "8 questions wait already; try again in a moment")
+
+    monkeypatch.setattr(Publications, "explore", refuse)
+    below = f"/releases/{numbers.cells}"
+    for address in (below, f"{below}/embed", f"{below}/view.csv", f"{below}/view.svg"):
+        seen = numbers.visitor.get(address)
+        assert seen.status == 429, address
+    assert "try again in a moment" in numbers.visitor.get(below).text
+    for form in ("exe", "csv/../x", ""):
+        assert numbers.visitor.get(f"{below}/view.{form}").status == 404
+
+
+@pytest.mark.slow
+def test_only_one_view_may_be_framed_and_pictures_have_a_style_of_their_own(
+    numbers: Numbers,
+) -> None:
+    below = f"/releases/{numbers.cells}"
+    policies = {
+        part: numbers.visitor.get(f"{below}{part}").headers["content-security-policy"]
+        for part in ("", "/report", "/download", "/embed", "/view.svg", "/view.csv")
+    }
+    assert {
+        part for part, policy in policies.items() if "frame-ancestors 'none'" not in policy
+    } == {"/embed"}
+    assert not any("unsafe" in policy for policy in policies.values())
+    assert "style-src 'sha256-" in policies["/view.svg"]
+    picture = numbers.visitor.get(f"{below}/view.svg").text
+    style = re.search(r"<style>(.*?)</style>", picture, re.DOTALL)
+    assert style is not None
+    digest = b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in policies["/view.svg"]

@@ -34,8 +34,9 @@ from dither.collector.exploring import (
 )
 from dither.collector.pages.progress import answers, question_of
 from dither.display import Bar, bar_chart
+from dither.languages import gettext as _
 from dither.release.query import Answer, AnswerTable
-from dither.release.query.answer import AnswerRow, Unit, interval_heading, shown
+from dither.release.query.answer import AnswerRow, Unit, figure_texts, interval_heading
 from dither.schema import Attribute, Schema
 
 # Values of one attribute as boxes; more are shown as a list.
@@ -76,8 +77,9 @@ class _Field:
         """The chosen values in words."""
         parts = [box.words for box in self.boxes if box.ticked]
         if self.from_ or self.below:
-            between = f"{self.from_ or self.least} to below {self.below}"
-            parts.insert(0, between if self.below else f"{self.from_} or more")
+            low = self.from_ or self.least
+            between = _("%(low)s to below %(high)s", low=low, high=self.below)
+            parts.insert(0, between if self.below else _("%(low)s or more", low=low))
         return ", ".join(parts)
 
     @property
@@ -318,7 +320,8 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
     # Bins are chosen by their ends; a missing answer is not among them and has a box.
     codes = range(attribute.answers, len(words)) if ranged else range(min(len(words), MAX_LISTED))
     boxes = [_Box(code, words[code], str(code) in ticked) for code in codes]
-    ends = (attribute.edges[0], attribute.edges[-1]) if ranged else ()
+    outer = (attribute.edges[0], attribute.edges[-1]) if ranged else ()
+    ends = [attribute.shown(end).removesuffix(".0") for end in outer]
     return _Field(
         name,
         attribute.name,
@@ -328,8 +331,8 @@ def _field(name: str, attribute: Attribute, values: Mapping[str, Sequence[str]])
         ranged=ranged,
         from_=next(iter(values.get(f"{name}from", ())), "") if ranged else "",
         below=next(iter(values.get(f"{name}below", ())), "") if ranged else "",
-        hint=" to ".join(attribute.shown(end).removesuffix(".0") for end in ends),
-        least=attribute.shown(ends[0]).removesuffix(".0") if ends else "",
+        hint=_("%(low)s to %(high)s", low=ends[0], high=ends[1]) if ends else "",
+        least=ends[0] if ends else "",
     )
 
 
@@ -444,10 +447,10 @@ def _shown_rows(rows: Sequence[AnswerRow], reason: str, unit: Unit) -> list[_Sho
 
 
 def _row(row: AnswerRow, reason: str, unit: Unit) -> _ShownRow:
-    about, estimate = _about(row), shown(row.estimate, unit)
+    about = _about(row)
+    estimate, interval = figure_texts(row.estimate, row.low, row.high, unit)
     if row.low is None or row.high is None:
-        return _ShownRow(about, estimate, "none", reason)
-    interval = f"{shown(row.low, unit)} to {shown(row.high, unit)}"
+        return _ShownRow(about, estimate, interval, reason)
     if unit != "share":
         return _ShownRow(about, estimate, interval, "")
     if row.low <= 0.0:

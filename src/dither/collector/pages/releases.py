@@ -559,7 +559,7 @@ def _comparable(
 ) -> list[tuple[str, str, int]]:
     """The public releases of the same schema: id, title and participants."""
     offered: list[tuple[str, str, int]] = []
-    for campaign in publications.public()[: 4 * MAX_OFFERED]:
+    for campaign in publications.public(listed=True)[: 4 * MAX_OFFERED]:
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:
