@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import dither
@@ -78,12 +82,13 @@ def test_other_releases_have_no_values_found() -> None:
         (["שלום"] * 4_000, ["שלום"]),
         (["a\tb", "a\u202eb"] * 4_000, ["a\tb", "a\u202eb"]),
         (["other", "(other)"] * 4_000, ["(other)", "other"]),
+        (["None", "nan"] * 4_000, ["None", "nan"]),
         (["colour", "color"] * 4_000, ["color", "colour"]),
         (["a", "b", "a", None, "c"], []),
     ],
     ids=[
         *("all-different", "one-for-all", "empty", "long", "emoji", "right-to-left", "control"),
-        *("named-other", "nearly-the-same", "five-people"),
+        *("named-other", "words-for-missing", "nearly-the-same", "five-people"),
     ],
 )
 def test_awkward_texts(texts: list[str | None], found: list[str], tmp_path: Path) -> None:
@@ -93,6 +98,16 @@ def test_awkward_texts(texts: list[str | None], found: list[str], tmp_path: Path
     assert ("nothing-found" in codes) == (not found)
     again = dither.load_release(release.save(tmp_path / "out"))
     assert again.schema["value"].values == release.schema["value"].values
+
+
+def test_a_value_called_missing_is_not_a_missing_answer() -> None:
+    texts = ["(missing)"] * 6_000 + [None] * 2_000
+    release = dither.discover(texts, epsilon=4.0, max_bytes=10, seed=2, replicates=0)
+    assert release.schema["value"].values[0] == "(missing)"
+    shares = release.marginal("value").frequencies
+    assert shares[0] == pytest.approx(0.75, abs=0.05)
+    assert shares[-1] == pytest.approx(0.25, abs=0.05)
+    assert release.query({"value": None}).estimate == pytest.approx(0.25, abs=0.05)
 
 
 def test_control_characters_are_escaped_where_they_are_shown() -> None:
@@ -112,7 +127,23 @@ def test_a_seed_repeats_the_release(release: dither.Release) -> None:
     assert again.table("drink").rows == release.table("drink").rows
 
 
-@pytest.mark.parametrize("values", [[], "tea", [1, 2]])
+@pytest.mark.parametrize("kind", ["pandas", "pandas-nullable", "polars", "pyarrow", "numpy"])
+def test_columns_of_all_libraries_are_read_alike(kind: str) -> None:
+    texts = ["tea", "tea", "milk", None] * 2_000
+    made = {
+        "pandas": lambda: pd.Series(texts, name="drink"),
+        "pandas-nullable": lambda: pd.Series(texts, name="drink", dtype="string"),
+        "polars": lambda: pl.Series("drink", texts),
+        "pyarrow": lambda: pa.chunked_array([texts]),
+        "numpy": lambda: np.array(texts, dtype=object),
+    }[kind]()
+    release = dither.discover(made, epsilon=4.0, max_bytes=4, seed=1, replicates=0)
+    (name,) = release.schema.names
+    assert release.schema[name].values[:-1] == ("tea", "milk")
+    assert release.marginal(name).frequencies[-1] == pytest.approx(0.25, abs=0.03)
+
+
+@pytest.mark.parametrize("values", [[], "tea", [1, 2], [["tea"], ["milk"]]])
 def test_values_that_are_no_texts_are_refused(values: object) -> None:
     with pytest.raises(TableError):
         dither.discover(values, epsilon=1.0)
