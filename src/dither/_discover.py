@@ -253,7 +253,11 @@ def _with_search(
     assert isinstance(content, TableContent)
     tallies = [*search.closed, *last.tallies]
     plans = [*(tally.plan for tally in search.closed), *last.plans]
-    rounds = [replace(asked, round=i) for i, asked in enumerate(asked_in(plans))]
+    people = [tally.participants / release.people for tally in tallies]
+    rounds = [
+        replace(asked, round=i, population=share)
+        for i, (asked, share) in enumerate(zip(asked_in(plans), people, strict=True))
+    ]
     central = content.central
     if central is not None:
         central = central_guarantee(tallies, release.people)

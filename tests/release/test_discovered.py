@@ -46,6 +46,7 @@ def test_the_envelope_counts_all_rounds(release: dither.Release) -> None:
     assert release.epsilon_achieved <= 4.0
     assert release.rounds == len(release.asked) > 2
     assert [entry.round for entry in release.asked] == list(range(release.rounds))
+    assert sum(entry.population for entry in release.asked) == pytest.approx(1)
     assert release.notes["false_discovery_rate"] == 0.05
     assert 0 < release.notes["findable_share"] < 0.2
 
@@ -152,3 +153,28 @@ def test_values_that_are_no_texts_are_refused(values: object) -> None:
 def test_options_out_of_range_are_named() -> None:
     with pytest.raises(ParameterError, match="population"):
         dither.discover(["tea"], epsilon=1.0, population=0)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_shares_of_the_law() -> None:
+    # Against the law that people are drawn from, as for any release of a table.
+    law = np.arange(1, 301) ** -1.3
+    law /= law.sum()
+    names = [f"{i * 7919 % 100_000:05d}" for i in range(300)]
+    held = values = too_narrow = 0
+    for seed in range(20):
+        people = np.random.default_rng([seed, 5]).choice(300, 30_000, p=law)
+        texts = [names[i] for i in people]
+        release = dither.discover(texts, epsilon=4.0, max_bytes=5, alphabet="0123456789", seed=seed)
+        for row in release.table("value").rows[:-2]:
+            share = law[names.index(str(row.values[0]))] if row.values[0] in names else 0.0
+            assert row.low is not None
+            assert row.high is not None
+            held += row.low <= share <= row.high
+            too_narrow += abs(row.estimate - share) <= (row.high - row.low) / 4
+            values += 1
+    # 95 % of 200 values or more, with four standard deviations.
+    assert values > 150
+    assert 0.89 < held / values < 0.995
+    # Intervals of half the width are noticed.
+    assert too_narrow / values < 0.89
