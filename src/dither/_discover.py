@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from dither.checks import check_whole_or_none
 from dither.errors import QuestionError, TableError
 from dither.mechanisms.probability import check_epsilon
-from dither.methods import Diagnostics, start
+from dither.methods import Diagnostics, MethodRun, start
 from dither.methods.discover import (
     DiscoverParameters,
     PrefixSearch,
@@ -149,7 +150,7 @@ def discover(
     release = Release.from_machine(run, call, len(numbers), (rows, inside))
     if replicates:
         release = release.with_replicates(replicates, seed=public_seed(seed))
-    return _with_search(release, search, parameters, len(codes))
+    return _with_search(release, search, parameters, run)
 
 
 def found_values(release: Release) -> JsonObject:
@@ -199,14 +200,14 @@ class _People:
 def _read(values: Any, parameters: DiscoverParameters, *, casefold: bool) -> _People:
     """Normalise and encode each distinct text once."""
     seen: dict[str, int] = {}
-    known: dict[object, int] = {}
+    known: dict[str, int] = {}
     numbers = []
     for row, value in enumerate(_listed(values)):
-        number = known.get(value)
-        if number is None:
-            text = normalise(_text(value, row), casefold=casefold)
-            number = known[value] = seen.setdefault(text, len(seen))
-        numbers.append(number)
+        given = _text(value, row)
+        if given not in known:
+            text = normalise(given, casefold=casefold)
+            known[given] = seen.setdefault(text, len(seen))
+        numbers.append(known[given])
     if not numbers:
         raise TableError("there are no values, so there is no one to ask", where="values")
     # No prefix is empty, so an empty text answers "none of these" in every round.
@@ -218,6 +219,10 @@ def _read(values: Any, parameters: DiscoverParameters, *, casefold: bool) -> _Pe
 def _listed(values: Any) -> Iterable[object]:
     if isinstance(values, (str, bytes)):
         raise TableError("values must be a list of texts, one for each participant", where="values")
+    column = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(column, nw.Series):
+        absent = column.is_null().to_list()
+        return [None if no else v for v, no in zip(column.to_list(), absent, strict=True)]
     listed: Iterable[object] = values.tolist() if hasattr(values, "tolist") else values
     return listed
 
@@ -241,25 +246,27 @@ def _name_of(values: Any) -> str:
 
 
 def _with_search(
-    release: Release, search: PrefixSearch, parameters: DiscoverParameters, fresh: int
+    release: Release, search: PrefixSearch, parameters: DiscoverParameters, last: MethodRun
 ) -> Release:
     """The release of the last round with the facts of all rounds."""
     content = release.content
     assert isinstance(content, TableContent)
-    last = content.asked[0]
-    tallies = search.closed
-    plans = [tally.plan for tally in tallies]
-    rounds = [*asked_in(plans), replace(last, round=len(plans))]
+    tallies = [*search.closed, *last.tallies]
+    plans = [*(tally.plan for tally in search.closed), *last.plans]
+    people = [tally.participants / release.people for tally in tallies]
+    rounds = [
+        replace(asked, round=i, population=share)
+        for i, (asked, share) in enumerate(zip(asked_in(plans), people, strict=True))
+    ]
     central = content.central
     if central is not None:
-        found = [central_guarantee([tally], release.people) for tally in tallies]
-        central = max([central, *found], key=lambda bound: bound.known.epsilon)
+        central = central_guarantee(tallies, release.people)
     facts = DiscoverDiagnostics(
         false_discovery_rate=parameters.false_discovery_rate,
         found=len(search.found),
         tested=search.rounds[-1].tested if search.rounds else 0,
         findable_share=search.design.findable,
-        people_asked_for_frequencies=fresh,
+        people_asked_for_frequencies=last.tallies[0].participants,
         forged_reports_to_plant=search.forged_reports,
         forging_share_to_plant=search.forging_share,
     )
@@ -270,7 +277,7 @@ def _with_search(
         release,
         call=replace(release.call, parameters=asdict(parameters)),
         content=replace(content, asked=tuple(rounds), central=central),
-        epsilon_achieved=max([release.epsilon_achieved, *(plan.epsilon for plan in plans)]),
+        epsilon_achieved=max(plan.epsilon for plan in plans),
         rounds=len(rounds),
         notes={**release.notes, **facts.to_json()},
         warnings=tuple(warnings),

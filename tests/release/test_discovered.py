@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 import dither
@@ -42,6 +46,7 @@ def test_the_envelope_counts_all_rounds(release: dither.Release) -> None:
     assert release.epsilon_achieved <= 4.0
     assert release.rounds == len(release.asked) > 2
     assert [entry.round for entry in release.asked] == list(range(release.rounds))
+    assert sum(entry.population for entry in release.asked) == pytest.approx(1)
     assert release.notes["false_discovery_rate"] == 0.05
     assert 0 < release.notes["findable_share"] < 0.2
 
@@ -78,12 +83,13 @@ def test_other_releases_have_no_values_found() -> None:
         (["שלום"] * 4_000, ["שלום"]),
         (["a\tb", "a\u202eb"] * 4_000, ["a\tb", "a\u202eb"]),
         (["other", "(other)"] * 4_000, ["(other)", "other"]),
+        (["None", "nan"] * 4_000, ["None", "nan"]),
         (["colour", "color"] * 4_000, ["color", "colour"]),
         (["a", "b", "a", None, "c"], []),
     ],
     ids=[
         *("all-different", "one-for-all", "empty", "long", "emoji", "right-to-left", "control"),
-        *("named-other", "nearly-the-same", "five-people"),
+        *("named-other", "words-for-missing", "nearly-the-same", "five-people"),
     ],
 )
 def test_awkward_texts(texts: list[str | None], found: list[str], tmp_path: Path) -> None:
@@ -93,6 +99,16 @@ def test_awkward_texts(texts: list[str | None], found: list[str], tmp_path: Path
     assert ("nothing-found" in codes) == (not found)
     again = dither.load_release(release.save(tmp_path / "out"))
     assert again.schema["value"].values == release.schema["value"].values
+
+
+def test_a_value_called_missing_is_not_a_missing_answer() -> None:
+    texts = ["(missing)"] * 6_000 + [None] * 2_000
+    release = dither.discover(texts, epsilon=4.0, max_bytes=10, seed=2, replicates=0)
+    assert release.schema["value"].values[0] == "(missing)"
+    shares = release.marginal("value").frequencies
+    assert shares[0] == pytest.approx(0.75, abs=0.05)
+    assert shares[-1] == pytest.approx(0.25, abs=0.05)
+    assert release.query({"value": None}).estimate == pytest.approx(0.25, abs=0.05)
 
 
 def test_control_characters_are_escaped_where_they_are_shown() -> None:
@@ -112,7 +128,23 @@ def test_a_seed_repeats_the_release(release: dither.Release) -> None:
     assert again.table("drink").rows == release.table("drink").rows
 
 
-@pytest.mark.parametrize("values", [[], "tea", [1, 2]])
+@pytest.mark.parametrize("kind", ["pandas", "pandas-nullable", "polars", "pyarrow", "numpy"])
+def test_columns_of_all_libraries_are_read_alike(kind: str) -> None:
+    texts = ["tea", "tea", "milk", None] * 2_000
+    made = {
+        "pandas": lambda: pd.Series(texts, name="drink"),
+        "pandas-nullable": lambda: pd.Series(texts, name="drink", dtype="string"),
+        "polars": lambda: pl.Series("drink", texts),
+        "pyarrow": lambda: pa.chunked_array([texts]),
+        "numpy": lambda: np.array(texts, dtype=object),
+    }[kind]()
+    release = dither.discover(made, epsilon=4.0, max_bytes=4, seed=1, replicates=0)
+    (name,) = release.schema.names
+    assert release.schema[name].values[:-1] == ("tea", "milk")
+    assert release.marginal(name).frequencies[-1] == pytest.approx(0.25, abs=0.03)
+
+
+@pytest.mark.parametrize("values", [[], "tea", [1, 2], [["tea"], ["milk"]]])
 def test_values_that_are_no_texts_are_refused(values: object) -> None:
     with pytest.raises(TableError):
         dither.discover(values, epsilon=1.0)
@@ -121,3 +153,28 @@ def test_values_that_are_no_texts_are_refused(values: object) -> None:
 def test_options_out_of_range_are_named() -> None:
     with pytest.raises(ParameterError, match="population"):
         dither.discover(["tea"], epsilon=1.0, population=0)
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_shares_of_the_law() -> None:
+    # Against the law that people are drawn from, as for any release of a table.
+    law = np.arange(1, 301) ** -1.3
+    law /= law.sum()
+    names = [f"{i * 7919 % 100_000:05d}" for i in range(300)]
+    held = values = too_narrow = 0
+    for seed in range(20):
+        people = np.random.default_rng([seed, 5]).choice(300, 30_000, p=law)
+        texts = [names[i] for i in people]
+        release = dither.discover(texts, epsilon=4.0, max_bytes=5, alphabet="0123456789", seed=seed)
+        for row in release.table("value").rows[:-2]:
+            share = law[names.index(str(row.values[0]))] if row.values[0] in names else 0.0
+            assert row.low is not None
+            assert row.high is not None
+            held += row.low <= share <= row.high
+            too_narrow += abs(row.estimate - share) <= (row.high - row.low) / 4
+            values += 1
+    # 95 % of 200 values or more, with four standard deviations.
+    assert values > 150
+    assert 0.89 < held / values < 0.995
+    # Intervals of half the width are noticed.
+    assert too_narrow / values < 0.89
