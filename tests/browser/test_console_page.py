@@ -10,7 +10,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from collector_harness import KEY, Caller, ServerThread, envelope_of, plan_of, token_of
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from tests.participant_page import answer, practise
+from tests.participant_page import answer, practise, send
 
 from dither.cli import run
 
@@ -213,23 +213,25 @@ def test_a_preview_works_and_sends_nothing(running: ServerThread, desk: Page) ->
     desk.set_default_timeout(PATIENT)
     desk.goto(f"{running.url}/console/new")
     fill_two_questions(desk)
+    desk.locator("#participation").select_option("tokens")  # of which a participant's page asks
+    sent: list[str] = []
     desk.get_by_role("button", name="Preview").click()
     expect(desk.locator("#preview")).to_contain_text("This is a preview")
-    expect(desk.locator("#questions")).to_be_visible()
-    sent: list[str] = []
-    desk.on("request", lambda request: sent.append(request.url))
-    answer_here(desk)
-    desk.locator("#send").click()
-    expect(desk.locator("#state")).to_contain_text("nothing was sent")
+    desk.on("request", lambda r: sent.append(r.url) if r.method == "POST" else None)
+    desk.reload()  # what the page asks as it begins
+    answer(desk)
+    practise(desk)
+    expect(desk.locator("#practised")).to_contain_text("of 20 tries")
+    send(desk)
+    expect(desk.locator("#state")).to_contain_text("This is a preview: nothing was sent.")
+    expect(desk.locator("#state")).to_be_focused()
+    expect(desk.locator("#left")).to_be_hidden()
+    desk.reload()
+    expect(desk.locator("#begin")).to_be_visible()  # nothing is kept either
     assert sent == []
-
-
-def answer_here(page: Page) -> None:
-    for field in page.locator("#fields > .field").all():
-        if field.locator("input[type=radio]").count():
-            field.locator("label").nth(1).click()
-        else:
-            field.locator("input").first.fill("28")
+    assert desk.evaluate("Object.keys(localStorage)") == []
+    desk.locator("#preview").get_by_role("link").click()
+    expect(desk.locator("#a0-name")).to_have_value("way")
 
 
 BAD_WORDS = re.compile(

@@ -380,6 +380,26 @@ def test_a_campaign_and_a_draft_can_be_duplicated(running: ServerThread, curator
     assert drafts_of(running)[twice].fields["a0-values"] == "red | Rot\nblue | Blau"
 
 
+def test_a_form_has_a_language_and_a_time_after_which_answers_go(
+    running: ServerThread, curator: Visitor
+) -> None:
+    made = create(curator, language="de", delete_reports_after="30")
+    spec = running.collector.campaigns.get(made).spec
+    assert (spec.language, spec.delete_reports_after) == ("de", 30)
+    page = Visitor(running.url).get(f"/c/{made}").text
+    assert 'lang="de"' in page
+    assert "Beginnen" in page
+    copied = send(curator, f"/console/c/{made}/copy")
+    fields = drafts_of(running)[copied.headers["location"].split("/")[-1]].fields
+    assert (fields["language"], fields["delete_reports_after"]) == ("de", "30")
+    form = curator.get(copied.headers["location"]).text
+    assert '<option value="de" lang="de" selected>Deutsch</option>' in form
+    for more in ({"language": "xx"}, {"delete_reports_after": "1.5"}):
+        answer = send(curator, "/console/new", do="open", **cards(**more))
+        assert answer.status == 422
+        assert next(iter(more)) in answer.text
+
+
 def sent_by(campaign: str, plan: Plan) -> bytes:
     """A valid report of the first question of a plan."""
     held, ticket = bytes.fromhex(campaign), token_of(1)

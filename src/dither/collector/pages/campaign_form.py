@@ -14,6 +14,7 @@ from typing import Any
 from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
 from dither.collector.spec import CampaignSpec, NewCampaign
 from dither.errors import ParameterError, SchemaError
+from dither.languages import SOURCE
 from dither.methods import DEFAULT, HISTOGRAMS, MEANS, METHODS
 from dither.methods.histogram.consumer import read_consumers
 from dither.methods.histogram.machine import HistogramMachine
@@ -36,7 +37,8 @@ _WORDS = ("title", "purpose", "epsilon_reason", "contact", "closes")
 _FIELDS = (
     *_WORDS,
     *("closes_at_reports", "epsilon", "weak", "participants", "method", "participation"),
-    *("assignment", "listed", "about", "target", "solve_for", "figure"),
+    *("assignment", "listed", "language", "delete_reports_after"),
+    *("about", "target", "solve_for", "figure"),
     *("n-name", "n-question", "n-help", "n-low", "n-high", "n-unit", "n-outside"),
     *("rules", "dropped"),
 )
@@ -128,6 +130,8 @@ class CampaignForm:
     participation: str = "open"
     assignment: str = "arrival"
     listed: str = ""
+    language: str = SOURCE
+    delete_reports_after: str = ""
     about: str = "table"
     target: str = ""
     solve_for: str = "epsilon"
@@ -162,6 +166,7 @@ class CampaignForm:
             "participation": self.participation,
             "assignment": self.assignment,
             "listed": self.listed == "yes",
+            "language": self.language,
             "draft": draft,
         }
         if self.about == "number":
@@ -172,6 +177,9 @@ class CampaignForm:
         out |= {name: text for name in _WORDS if (text := getattr(self, name))}
         if self.closes_at_reports:
             out["closes_at_reports"] = _whole(self.closes_at_reports, "closes_at_reports")
+        if self.delete_reports_after:
+            days = _number(self.delete_reports_after, "delete_reports_after")
+            out["delete_reports_after"] = days
         return out
 
     def spec(self) -> NewCampaign:
@@ -210,7 +218,10 @@ def fields_of(spec: CampaignSpec) -> dict[str, str]:
         "participation": spec.participation,
         "assignment": spec.assignment,
         "listed": "yes" if spec.listed else "",
+        "language": spec.language,
     }
+    if spec.delete_reports_after is not None:
+        out["delete_reports_after"] = str(spec.delete_reports_after)
     if spec.method in HISTOGRAMS | MEANS:
         out |= _number_fields(spec)
     else:

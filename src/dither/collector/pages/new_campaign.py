@@ -48,6 +48,7 @@ from dither.collector.rounds import announcement, open_round
 from dither.collector.spec import CampaignSpec, NewCampaign
 from dither.collector.store import State, StoredCampaign, StoredRound
 from dither.errors import DitherError
+from dither.languages import LANGUAGES
 from dither.methods import DEFAULT, METHODS
 from dither.release.pages import sentence
 from dither.schema import Schema, schema_from_json
@@ -84,6 +85,7 @@ class Editor:
             kinds=KINDS,
             periods=PERIOD_NAMES,
             figures=FIGURES,
+            languages=LANGUAGES,
             methods=METHODS,
             default_method=DEFAULT,
             blank_card=BLANK_CARD,

@@ -108,8 +108,15 @@ export function survey(page, { server, fragment = '', history = null }) {
     Object.assign(state, { announcement, token: mine.token, ticket: !preview && mine.token !== localStorage.getItem(OWN) });
     const [[round, last] = []] = Object.entries(books()?.token === mine.token ? books().answers : {});
     const now = announcement.plan && await dither.chosen(announcement, dither.fromHex(state.token));
+    const asked = announcement.plan?.round === Number(round) ? now.questions : [];
+    // A collector restored from a backup may have lost the open round's answer: the same bytes are sent once more.
+    if (last?.kept && asked.length && last.kept.epoch !== (announcement.epoch ?? '')) {
+      state.asked = asked;
+      show('waiting');
+      return deliver({}, true);
+    }
     if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
-    if (last?.state === 'waiting') return showWaiting(announcement.plan?.round === Number(round) ? now.questions : []);
+    if (last?.state === 'waiting') return showWaiting(asked);
     if (last) return end(last.state === 'answered' ? 'conflict' : ENDS[last.cause] ?? 'invalid');
     if (announcement.state === 'draft') { end('draft'); return lookAgain(); }
     if (announcement.state === 'closing') { end('between'); return lookAgain(SOON); }
@@ -248,7 +255,10 @@ export function survey(page, { server, fragment = '', history = null }) {
 
   // `unasked`: nobody has pressed anything, so nothing on the page moves.
   async function deliver(answers, unasked = false) {
-    if (preview) return end('preview');
+    if (preview) {
+      end('preview');
+      return at('state').focus();
+    }
     clearTimeout(state.again);
     const buttons = page.querySelectorAll('button');
     for (const button of buttons) button.disabled = true;
