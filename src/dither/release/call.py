@@ -41,7 +41,7 @@ class RunOptions:
     Attributes:
         epsilon: Guarantee of one participant's whole record over the whole campaign.
         method: Name of the method.
-        schema: A schema, or the path of a schema file; None for the one that comes with
+        schema: A schema, its path or the dict that its file holds; None for the one that comes with
             the table, else for one inferred from its rows.
         population: Number of simulated participants, drawn from the rows with replacement;
             None to take each row once.
@@ -60,7 +60,7 @@ class RunOptions:
 
     epsilon: float
     method: str
-    schema: Schema | str | Path | None = None
+    schema: Schema | JsonMapping | str | Path | None = None
     population: int | None = None
     rows: int | None = None
     seed: int | None = None
