@@ -117,7 +117,7 @@ async function send(leaving, again = true) {
   history.replaceState(null, '', `/console/drafts/${result.draft}`);
   saved = sent;
   if (text() !== saved) changed();
-  say(result.copied ? 'Somebody else changed this draft; yours goes on as a copy.' : 'Saved as a draft.');
+  say(result.copied ? 'Another person changed this draft; yours goes on as a copy.' : 'Saved as a draft.');
   return true;
 }
 
