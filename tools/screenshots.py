@@ -266,7 +266,7 @@ def curator_strip(browser: Browser, running: Demo, folder: Path) -> Iterator[Pat
     page.get_by_label("Name it on").check()
     yield picture("4-publish")
     page.get_by_role("button", name="Publish it").click()
-    page.wait_for_selector("text=Anybody may read it")
+    page.wait_for_selector("text=Everyone can read it")
     yield picture("5-published")
     page.close()
 

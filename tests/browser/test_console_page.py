@@ -92,7 +92,7 @@ def test_from_a_schema_in_a_form_to_a_published_release(
     expect(desk.get_by_label("Name it on this collector's first page")).not_to_be_checked()
     desk.get_by_label("Name it on this collector's first page").check()
     desk.get_by_role("button", name="Publish it").click()
-    expect(desk.get_by_text("Anybody may read it")).to_be_visible(timeout=PATIENT)
+    expect(desk.get_by_text("Everyone can read it")).to_be_visible(timeout=PATIENT)
     desk.goto(running.url)
     expect(desk.get_by_role("link", name="How we get to work")).to_be_visible()
     desk.goto(f"{running.url}/console/audit")
@@ -292,7 +292,7 @@ def test_no_page_of_the_console_shows_what_only_programs_read(
         desk.goto(f"{running.url}/console/c/{campaign}/ask/{step}")
         check_words(desk)
         desk.get_by_role("button", name=button).click()
-        done = "Download it" if step == "finalise" else "Anybody may read it"
+        done = "Download it" if step == "finalise" else "Everyone can read it"
         expect(desk.locator("#live")).to_contain_text(done, timeout=PATIENT)
         check_words(desk)
     for path in ("/console", "/console/audit"):

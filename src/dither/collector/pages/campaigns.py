@@ -27,6 +27,7 @@ from dither.collector.pages.progress import answers as spoken_answers
 from dither.collector.problems import Problem
 from dither.collector.store import State
 from dither.errors import DitherError, StateError
+from dither.languages import LANGUAGES
 from dither.notice import weak_protection
 
 
@@ -96,8 +97,8 @@ _SAID = {
     "open": "The campaign is open and takes answers.",
     "reopen": "The closing is taken back; the round takes answers again.",
     "close-round": "The round is closed.",
-    "finalising": "Making the release has begun; below stands when it is done.",
-    "publishing": "Publishing has begun; below stands when it is done.",
+    "finalising": "The release is being made. This page shows when it is done.",
+    "publishing": "The release is being published. This page shows when it is done.",
     "unpublish": "The release is hidden.",
     "created": "The campaign is made.",
 }
@@ -229,6 +230,7 @@ class _CampaignPages:
             link=link,
             code=_qr_code(link),
             recipients=_recipients(live),
+            languages=[LANGUAGES[code] for code in live.spec.languages],
             questions=[
                 (question_of(a), a.help, spoken_answers(a)[:12], a.cardinality)
                 for a in live.spec.schema

@@ -332,7 +332,7 @@ def round_in_words(plan: Plan, number: int) -> str:
         parts.append(f"{count:,} {word if count == 1 else plural}")
     what = ", ".join(parts)
     if plan.population >= 1:
-        return f"{'everybody answers all: ' if plan.split else 'each person answers one: '}{what}"
+        return f"{'each person answers all: ' if plan.split else 'each person answers one: '}{what}"
     if number == 0:
         return f"first look, to see which questions belong together: {what}"
     return f"closer look at what seems to belong together: {what}"

@@ -306,8 +306,8 @@ def _explore(
         fault=seen.fault,
         form=form,
         whole=whole and not form.asks_number,
-        # A choice of language would lose the view; its address may name the language.
-        choices=() if form.asked else language_choices(tuple(LANGUAGES)),
+        choices=language_choices(tuple(LANGUAGES)),
+        view=f"{others}&" if (others := form.without("language")) else "",
         about=seen.title,
         asks=not seen.manifest.get("mean"),
         cards=charts,

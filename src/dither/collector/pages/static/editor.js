@@ -97,9 +97,13 @@ async function save(leaving = false) {
   return underWay;
 }
 
+function post(fields, version, keepalive = false) {
+  const body = new URLSearchParams([...JSON.parse(fields), ['csrf', form.csrf.value], ['version', version]]);
+  return fetch(form.action, { method: 'POST', body, headers: { accept: 'application/json' }, keepalive });
+}
+
 async function send(leaving, again = true) {
-  const sent = text(), body = new URLSearchParams([...JSON.parse(sent), ['csrf', form.csrf.value], ['version', form.version.value]]);
-  const answer = await fetch(form.action, { method: 'POST', body, headers: { accept: 'application/json' }, keepalive: leaving && sent.length < LAST });
+  const sent = text(), answer = await post(sent, form.version.value, leaving && sent.length < LAST);
   if (answer.status === 401 || answer.status === 403) {
     // Signed out, or signed in again in another window: its token is in the page as it is now.
     const page = again ? new DOMParser().parseFromString(await (await fetch(form.action)).text(), 'text/html') : null;
@@ -117,7 +121,7 @@ async function send(leaving, again = true) {
   history.replaceState(null, '', `/console/drafts/${result.draft}`);
   saved = sent;
   if (text() !== saved) changed();
-  say(result.copied ? 'Somebody else changed this draft; yours goes on as a copy.' : 'Saved as a draft.');
+  say(result.copied ? 'Another person changed this draft; yours goes on as a copy.' : 'Saved as a draft.');
   return true;
 }
 
@@ -141,8 +145,7 @@ document.addEventListener('submit', async (event) => {
 async function restore() {
   const [version, kept] = JSON.parse(sessionStorage.getItem(key()) ?? '[]');
   if (!kept || kept === saved) return;
-  const body = new URLSearchParams([...JSON.parse(kept), ['csrf', form.csrf.value], ['version', version]]);
-  const answer = await fetch(form.action, { method: 'POST', body, headers: { accept: 'application/json' } });
+  const answer = await post(kept, version);
   if (!answer.ok) return;
   sessionStorage.removeItem(key());
   location.replace(`/console/drafts/${(await answer.json()).draft}`);

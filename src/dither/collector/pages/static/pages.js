@@ -89,6 +89,6 @@ for (const button of document.querySelectorAll('[data-copy]')) {
   button.hidden = false;
   button.addEventListener('click', async () => {
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent.trim());
-    button.textContent = 'Copied';
+    button.textContent = button.dataset.done ?? 'Copied';
   });
 }

@@ -12,8 +12,7 @@ const SCREENS = ['intro', 'ready', 'questions', 'waiting', 'left', 'results'];
 const TELLS_SENT = new Set(['asked-again', 'stale', 'scripts', 'offline', 'offline-now', 'used', 'other-token', 'cap', 'storage', 'moved', 'changed', 'damaged', 'unreadable', 'broken']);
 const LOOKS_AGAIN = ['offline', 'draft', 'later', 'between'];
 // Why the collector refused a report for good, in the books and as the encoder's code -> the sentence for it.
-const ENDS = { 'round-closed': 'late', conflict: 'conflict', 'unknown-token': 'token-unknown' };
-const REFUSED = { closed: 'late', answered: 'conflict', token: 'token-unknown' };
+const REFUSED = { 'round-closed': 'late', conflict: 'conflict', 'unknown-token': 'token-unknown', closed: 'late', answered: 'conflict', token: 'token-unknown' };
 // A code of the encoder's, of a result after which nothing was sent, or of an error -> the sentence for it.
 const RESULTS = { 'not-open': 'between', 'used-elsewhere': 'used' };
 const ERRORS = { 'no-campaign': 'unknown', token: 'other-token', invalid: 'broken', 'not-allowed': 'asked-again' };
@@ -117,7 +116,7 @@ export function survey(page, { server, fragment = '', history = null }) {
     }
     if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
     if (last?.state === 'waiting') return showWaiting(asked);
-    if (last) return end(last.state === 'answered' ? 'conflict' : ENDS[last.cause] ?? 'invalid');
+    if (last) return end(last.state === 'answered' ? 'conflict' : REFUSED[last.cause] ?? 'invalid');
     if (announcement.state === 'draft') { end('draft'); return lookAgain(); }
     if (announcement.state === 'closing') { end('between'); return lookAgain(SOON); }
     if (!now) return end('closed');
