@@ -329,3 +329,14 @@ def test_few_people_give_a_clear_error_or_a_model_without_nan(n: int, rounds: in
             marginal = run.model().marginal([name])
             assert np.isfinite(marginal).all()
             assert marginal.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("people", "numbers"), [(178, 13), (569, 30)])
+def test_a_short_attribute_of_a_small_table_is_asked(people: int, numbers: int) -> None:
+    """The pilot expected 0.3 answers about it, and the collection ended without a release."""
+    schema = schema_of((16,) * numbers + (3,), "ordinal")
+    for seed in range(5):
+        codes = np.random.default_rng(seed).integers(0, schema.cardinalities, (people, numbers + 1))
+        run = run_on(schema, codes, 8.0, seed)
+        assert set(people_by_question(run)) == {(name,) for name in schema.names}
+        assert run.model().marginal([schema.names[-1]]).sum() == pytest.approx(1.0)

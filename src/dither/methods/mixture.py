@@ -109,6 +109,9 @@ class Settings:
     max_pilot: float = 0.40
     # Share of singles in the pilot, for attributes in no pair of the menu.
     pilot_singles: float = 0.10
+    # All are asked single attributes if the pilot would ask fewer about one of those: with 3
+    # expected one collection in 20 has no answer about it and ends, with 8 one in 3,000.
+    min_answers: float = 8.0
     # Share of the later rounds that repeats the pilot's questions, so that a pair missed by
     # the pilot can still be found.
     stay: float = 0.05
@@ -186,7 +189,7 @@ class Menu:
         in_full: Mapping[int, int] | None = None,
     ) -> None:
         """`in_full` has the values of attributes that are asked alone in full, else in groups."""
-        self.cardinalities = cardinalities
+        self.cardinalities, self.people = cardinalities, people
         self._in_full = bool(in_full)
         self._alone_cells = [(in_full or {}).get(i, k) for i, k in enumerate(cardinalities)]
         self.k = np.asarray(cardinalities, dtype=np.float64)
@@ -328,6 +331,10 @@ def pilot(menu: Menu) -> tuple[Floats, float]:
     shares /= shares.sum()
     covered = {a for members in menu.questions[d:] for a in members}
     bare = [i for i in range(d) if i not in covered]
+    if bare and _expected(menu, bare) < SETTINGS.min_answers:
+        # Only so few people leave attributes without any answer. Half of the people are spread
+        # evenly, because the least error alone would ask hardly anyone about short attributes.
+        return np.append((menu.alone + 1.0 / d) / 2.0, np.zeros(len(shares) - d)), 1.0
     if bare:
         shares *= 1 - SETTINGS.pilot_singles
         shares[bare] = SETTINGS.pilot_singles * menu.alone[bare] / menu.alone[bare].sum()
@@ -339,6 +346,12 @@ def pilot(menu: Menu) -> tuple[Floats, float]:
         affordable = _pilot_cost(menu, shares, middle) <= SETTINGS.pilot_loss
         low, high = (middle, high) if affordable else (low, middle)
     return shares, low
+
+
+def _expected(menu: Menu, bare: Sequence[int]) -> float:
+    """The people that the largest pilot would ask the least asked of some single attributes."""
+    part = SETTINGS.max_pilot * SETTINGS.pilot_singles
+    return float(menu.people * part * menu.alone[bare].min() / menu.alone[bare].sum())
 
 
 def _pilot_cost(menu: Menu, shares: Floats, part: float) -> float:
