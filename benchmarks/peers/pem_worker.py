@@ -14,6 +14,7 @@ from benchmarks.peers.peak import Peak
 # Its default oracle hashes every cell for every report, which is too slow for any of our sizes.
 # Its fast oracle draws one of so many hash functions.
 HASHES = 500
+# Of steps of 2, 4 and 8 bits, steps of 2 gave it the largest F1 at epsilon 1 to 4.
 START, FRAGMENT = 6, 2
 
 
