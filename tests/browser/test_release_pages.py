@@ -248,32 +248,21 @@ def test_a_heat_map_adds_up_and_is_embedded_elsewhere(
 
 
 def test_one_figure_has_one_interval_on_every_page(site: Site, reader: Page) -> None:
-    address = site.address("/view.json?by=member")
-    rows = reader.request.get(address).json()["rows"]
-    reader.goto(site.address("?by=member"))
-    explorer = dict(
-        zip(
-            reader.locator("#answer tbody th").all_inner_texts(),
-            map(shares_of, reader.locator("#answer tbody tr").all_inner_texts()),
-            strict=True,
-        )
-    )
+    """Of values in order; the report's lists by size have wider intervals and say so."""
+    rows = reader.request.get(site.address("/view.json?by=score")).json()["rows"]
+    reader.goto(site.address("?by=score"))
+    explorer = [shares_of(row) for row in reader.locator("#answer tbody tr").all_inner_texts()]
     reader.goto(site.address("/report"))
     reader.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-    card = reader.locator(".card", has=reader.get_by_role("heading", name="member", exact=True))
-    named = {"true": "Yes", "false": "No", "(missing)": "No answer"}
-    report = {}
-    for row in card.locator("tbody tr").all():
-        figures = re.findall(r"\d+\.\d+", row.locator("td").nth(1).inner_text())
-        report[named[row.locator("th").inner_text()]] = [
-            *shares_of(row.locator("td").first.inner_text()),
-            *map(float, figures),
-        ]
-    assert len(report) == len(explorer) == len(rows) == 3
-    for row in rows:
-        exact = [100 * row[name] for name in ("estimate", "low", "high")]
-        assert report[row["member"]] == pytest.approx(exact, abs=0.006)
-        assert explorer[row["member"]] == pytest.approx(exact, abs=0.51)
+    card = reader.locator(".card", has=reader.get_by_role("heading", name="score", exact=True))
+    report = [shares_of(row) for row in card.locator("tbody tr").all_inner_texts()]
+    exact = [[100 * row[name] for name in ("estimate", "low", "high")] for row in rows]
+    assert len(exact) == len(explorer) == len(report) == 3
+    for i, figures in enumerate(exact):
+        assert explorer[i] == pytest.approx(figures, abs=0.51)
+        assert report[i] == pytest.approx(figures, abs=0.51)
+    member = reader.locator(".card", has=reader.get_by_role("heading", name="member", exact=True))
+    expect(member.locator("thead")).to_contain_text("Intervals, together 95 %")
 
 
 @pytest.mark.parametrize(
