@@ -291,3 +291,21 @@ def test_one_column_may_be_named_without_a_list() -> None:
 def test_an_option_that_is_no_list_of_columns_is_named(wrong: object) -> None:
     with pytest.raises(ParameterError, match=r"columns takes a list of texts"):
         dither.publish(SMALL, epsilon=4.0, columns=wrong)
+
+
+@pytest.mark.parametrize("totals", [3, ["sex"], {"sex": 3}])
+def test_totals_that_are_no_dict_are_named(totals: object) -> None:
+    release = dither.publish(SMALL, epsilon=4.0, method="independent", seed=1)
+    with pytest.raises(ParameterError, match="totals are a dict such as"):
+        release.rake(totals)
+
+
+def test_what_was_assumed_of_a_file_names_the_options(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("sex;pay\n" + "".join(f"F;{i % 7},5\nM;.\n" for i in range(60)))
+    said = " ".join(
+        w.message for w in dither.publish(path, epsilon=4.0, method="independent").warnings
+    )
+    assert "semicolon" in said
+    assert "--delimiter, --decimal or --encoding" in said
+    assert "mean missing with --missing" in said

@@ -171,7 +171,10 @@ SHOWS_TRUTH = Notice(
 
 def assumed_form(name: str, words: str) -> Notice:
     """The warning that a CSV file was read with unusual settings."""
-    return Notice("file-form", f"{name} was read as {words}; if that is wrong, state its format")
+    return Notice(
+        "file-form",
+        f"{name} was read as {words}; if that is wrong, state --delimiter, --decimal or --encoding",
+    )
 
 
 def unnamed_index(name: str) -> Notice:
@@ -189,7 +192,7 @@ def marks_are_missing(file: str, marks: dict[str, list[str]]) -> Notice:
     return Notice(
         "file-form",
         f"{file}: {texts} was read as missing in {', '.join(marks)}; "
-        "if that is wrong, state the texts that mean missing",
+        "if that is wrong, state the texts that mean missing with --missing",
     )
 
 

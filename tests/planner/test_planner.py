@@ -288,3 +288,19 @@ def test_the_command_works_backwards_and_takes_several_epsilons(
     assert max(len(line) for line in shown.splitlines()[:4]) <= 80
     assert run([*asked, "--epsilon", "1"]) == 2
     assert "one of them with --target-error" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "ratio", "recommended"),
+    [((2,) * 6, (1.0, 1.25), True), ((4,) * 5, (1.25, 1.67), False)],
+)
+def test_the_default_method_is_recommended_unless_another_is_ahead_by_a_quarter(
+    sizes: tuple[int, ...], ratio: tuple[float, float], recommended: bool
+) -> None:
+    """With a third less the first is another method, with a third more the second the default."""
+    given = forecast(_schema(*sizes), 100_000, 1.0, dependence="strong", repeats=1)
+    errors = {p.name: p.tvd[2] for p in given.methods if p.tvd}
+    best = min(errors.values())
+    assert ratio[0] < errors["mixture"] / best < ratio[1]
+    assert (given.recommendation == "mixture") is recommended

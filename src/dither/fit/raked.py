@@ -150,6 +150,11 @@ def read_totals(
     Raises:
         ParameterError: An attribute or value is unknown, or the numbers are no totals.
     """
+    if not (isinstance(given, Mapping) and all(isinstance(t, Mapping) for t in given.values())):
+        raise ParameterError(
+            f"totals are a dict such as {{'sex': {{'F': 51, 'M': 49}}}}, not {given!r}",
+            where="totals",
+        )
     out = {}
     for key, by_value in given.items():
         names = (key,) if isinstance(key, str) else tuple(key)

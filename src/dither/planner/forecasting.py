@@ -166,7 +166,8 @@ _LEARNT = 0.9
 # One-way errors within this factor of the best are equally good.
 _TIE = 1.03
 # Another method is recommended if the default's two-way error is this much larger. Smaller
-# differences are within the accuracy of a forecast (`dither bench planner`).
+# differences are within the accuracy of a forecast: of 30 forecasts for the default method
+# three quarters are within a factor of 1.16 and nine tenths within 1.32 (`dither bench planner`).
 _DEFAULT_TIE = 1.25
 # If all attributes together have more values than this, methods other than the default are
 # simulated only if named, and searches take larger steps.
