@@ -285,13 +285,30 @@ class PanelContent:
         weights = np.stack([question.ravel()[groups] for question in questions])
         raw = self.raw(attribute, place)
         shares = weights @ norm_sub(raw)
-        scores = np.column_stack([self.scores(attribute, one, [place])[:, 0] for one in weights])
-        scores = scores[~np.isnan(scores[:, 0])]
-        centred = scores - scores.mean(axis=0)
-        covariance = centred.T @ centred / (len(scores) * (len(scores) - 1))
+        covariance = self._covariance(attribute, weights, place)
         # Moving the estimates to a distribution counts as error.
         moved = weights @ raw - shares
         return LinearAnswer(shares, covariance + np.outer(moved, moved), math.inf, "reports")
+
+    def _covariance(self, attribute: int, weights: Floats, place: int) -> Floats:
+        """The covariance of the errors of several sums over an attribute's cells in one wave."""
+        mechanism = self.mechanisms[attribute]
+        there = (self.chosen == attribute) & (self.reports[:, place] != ABSENT)
+        words, answers = self.words[there], self.reports[there, place]
+        centred = weights - weights.mean(axis=1, keepdims=True)
+        slope = float(mechanism.p - mechanism.q)
+        total = np.zeros(len(weights))
+        products = np.zeros((len(weights), len(weights)))
+        step = max(1, _CHUNK // max(mechanism.cells, len(weights)))
+        for start in range(0, len(answers), step):
+            hashed = hash_cells(mechanism, words[start : start + step])
+            supported = (hashed == answers[start : start + step, None]).astype(np.float64)
+            scores = supported @ centred.T / slope
+            total += scores.sum(axis=0)
+            products += scores.T @ scores
+        number = len(answers)
+        covariance: Floats = products - np.outer(total, total) / number
+        return covariance / (number * (number - 1))
 
     def course(
         self, release: Release, where: Where | None, places: Sequence[int]
