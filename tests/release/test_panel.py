@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from tools.epsilon_pictures import wave_errors
 
 import dither
 from dither._panel import simulate_panel
@@ -351,3 +352,10 @@ def test_simulated_people_keep_their_permanent_answers() -> None:
     law = mechanism.law((0, 0))
     expected = float(law[0, 0] + law[1, 1])
     assert abs(same - expected) < 4 * math.sqrt(expected * (1 - expected) / 60_000)
+
+
+def test_the_documented_errors_are_those_of_the_mechanisms() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "panels.md"
+    text = page.read_text(encoding="utf-8")
+    for waves, errors in wave_errors().items():
+        assert f"| {waves} | {errors[0]:.1f} | {errors[1]:.1f} |" in text
