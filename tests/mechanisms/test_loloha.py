@@ -152,7 +152,7 @@ def test_devices_draw_their_law() -> None:
     source = RandomStream.from_seed("devices of a panel")
     people = 20_000
     for history in ((0, 3), (2, 2)):
-        seen: dict[tuple[int, int, int, int], int] = {}
+        seen: dict[tuple[int, ...], int] = {}
         for _ in range(people):
             kept = panel.join(source(panel.join_bytes))
             buckets = tuple(panel.bucket(kept.a, kept.b, value) for value in history)
@@ -161,7 +161,7 @@ def test_devices_draw_their_law() -> None:
             seen[key] = seen.get(key, 0) + 1
         for buckets in {key[:2] for key in seen}:
             total = sum(count for key, count in seen.items() if key[:2] == buckets)
-            square = sum(
+            square: float = sum(
                 (seen.get((*buckets, *reports), 0) - total * float(chance)) ** 2
                 / (total * float(chance))
                 for reports, chance in panel.law(buckets).items()

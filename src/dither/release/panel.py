@@ -286,9 +286,8 @@ class PanelContent:
         raw = self.raw(attribute, place)
         shares = weights @ norm_sub(raw)
         covariance = self._covariance(attribute, weights, place)
-        # Moving the estimates to a distribution counts as error.
-        moved = weights @ raw - shares
-        return LinearAnswer(shares, covariance + np.outer(moved, moved), math.inf, "reports")
+        covariance = _with_distance(covariance, weights @ raw - shares)
+        return LinearAnswer(shares, covariance, math.inf, "reports")
 
     def _covariance(self, attribute: int, weights: Floats, place: int) -> Floats:
         """The covariance of the errors of several sums over an attribute's cells in one wave."""
@@ -332,9 +331,7 @@ class PanelContent:
         means = np.where(present, scores, 0.0).sum(axis=0) / number
         centred = np.where(present, scores - means, 0.0)
         covariance = centred.T @ centred / np.outer(number, np.maximum(number - 1, 1))
-        # Moving the estimates to a distribution counts as error.
-        moved = means - shares
-        return shares, (covariance + covariance.T) / 2 + np.outer(moved, moved)
+        return shares, _with_distance((covariance + covariance.T) / 2, means - shares)
 
     def change(
         self, release: Release, first: object, second: object, where: Where | None, level: float
@@ -521,6 +518,16 @@ def _change_words(names: Sequence[str], shares: Floats, covariance: Floats) -> s
         f"{100 * (change - half):+.1f} to {100 * (change + half):+.1f}). Its standard error is "
         f"{error / math.sqrt(apart):.2f} times that of two independent waves."
     )
+
+
+def _with_distance(covariance: Floats, moved: Floats) -> Floats:
+    """The covariance, with standard errors not below the distance that estimates were moved.
+
+    Moving unbiased estimates to the nearest distribution brings them closer to the truth on the
+    whole, so a small move is not a further error; a move of several standard errors shows one.
+    """
+    beyond = np.sqrt(np.maximum(moved**2 - np.diag(covariance), 0.0))
+    return covariance + np.outer(beyond, beyond)
 
 
 def _unused(grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
