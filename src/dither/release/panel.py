@@ -526,8 +526,9 @@ def _with_distance(covariance: Floats, moved: Floats) -> Floats:
     Moving unbiased estimates to the nearest distribution brings them closer to the truth on the
     whole, so a small move is not a further error; a move of several standard errors shows one.
     """
-    beyond = np.sqrt(np.maximum(moved**2 - np.diag(covariance), 0.0))
-    return covariance + np.outer(beyond, beyond)
+    beyond: Floats = np.sqrt(np.maximum(moved**2 - np.diag(covariance), 0.0))
+    widened: Floats = covariance + np.outer(beyond, beyond)
+    return widened
 
 
 def _unused(grid: Grid, questions: Sequence[Floats]) -> LinearAnswer:
