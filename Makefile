@@ -1,6 +1,7 @@
 # make demo   publish Adult end to end and say where the report is
 # make demo-web  a collector with two example campaigns, until Ctrl-C
 # make messages  extracts the texts of pages into src/dither/locale and says which are not translated
+# make pages-check  pages of the demonstration by the Nu validator and Lighthouse, which npm fetches
 # make pictures  the screenshots in docs/pictures, made anew
 # make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= quick
 
-.PHONY: setup demo demo-web messages pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
+.PHONY: setup demo demo-web messages pages-check pictures check test pytest-check pytest-all lint docs bench soak sbom lock clean
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Everything from a registry must have a hash that requirements/ lists. Without build isolation the
@@ -52,6 +53,9 @@ demo-web: setup
 
 pictures: setup
 	$(BIN)/python -m tools.screenshots docs/pictures
+
+pages-check: setup
+	$(BIN)/python -m tools.pages_check
 
 messages: setup
 	$(BIN)/python -m tools.messages

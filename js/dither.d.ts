@@ -71,6 +71,8 @@ export interface Announcement {
   /** The number of reports at which the open round closes by itself, and the seconds since 1970 at which it does at the latest. */
   wanted?: number | null;
   round_closes?: number | null;
+  /** The language of all texts, such as 'de'; the collector's own page has the campaign's other languages too. */
+  language?: string;
   /** Who gets a histogram of the number that is asked for, with which bins; null for other methods. */
   consumers?: { name: string; edges: number[]; epsilon?: number }[] | null;
 }

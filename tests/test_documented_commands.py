@@ -88,6 +88,7 @@ def test_no_page_shows_a_command_without_saying_so() -> None:
         "plan",
         "evaluate",
         "audit",
+        "discover",
         "histogram",
         "serve",
         "campaign",

@@ -242,3 +242,52 @@ def test_a_method_that_asks_nothing_is_refused() -> None:
             method="chp",
             parameters={"consumers": "1"},
         )
+
+
+SMALL = {"sex": ["F", "M"] * 60, "pay": [10, 20, 30] * 40}
+DOMAIN = {
+    "format": "dither-schema-1",
+    "attributes": [
+        {"name": "sex", "kind": "categorical", "values": ["F", "M"]},
+        {"name": "pay", "kind": "ordinal", "values": [10, 20, 30, 40]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [DOMAIN, {a["name"]: {k: a[k] for k in a if k != "name"} for a in DOMAIN["attributes"]}],
+)
+def test_a_schema_is_given_as_the_dict_that_a_file_holds(domain: dict, tmp_path: Path) -> None:
+    release = dither.publish(SMALL, epsilon=4.0, method="independent", schema=domain, seed=1)
+    assert release.schema["pay"].values == (10, 20, 30, 40)
+    assert not any("inferred" in w.message for w in release.warnings)
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(domain))
+    same = dither.publish(SMALL, epsilon=4.0, method="independent", schema=path, seed=1)
+    assert release.synthetic == same.synthetic
+    release.save(tmp_path / "out")
+    assert dither.load_release(tmp_path / "out").schema == release.schema
+    fitted = dither.Synthesiser(epsilon=4.0, method="independent", schema=domain).fit(SMALL)
+    assert fitted.schema_ == release.schema
+
+
+def test_a_dict_that_is_no_schema_is_named() -> None:
+    with pytest.raises(SchemaError, match=r"'pay'.*kind"):
+        dither.publish(SMALL, epsilon=4.0, schema={"pay": {"kin": "boolean"}})
+    with pytest.raises(SchemaError, match=r"path of a schema file or the dict.*not int"):
+        dither.publish(SMALL, epsilon=4.0, schema=3)
+
+
+def test_one_column_may_be_named_without_a_list() -> None:
+    options = {"epsilon": 4.0, "method": "independent"}
+    assert dither.publish(SMALL, drop="pay", **options).schema.names == ("sex",)
+    assert dither.publish(SMALL, columns="pay", **options).schema.names == ("pay",)
+    with pytest.raises(TableError, match="no column 'payy'"):
+        dither.publish(SMALL, drop="payy", **options)
+
+
+@pytest.mark.parametrize("wrong", [3, ["pay", 3], True])
+def test_an_option_that_is_no_list_of_columns_is_named(wrong: object) -> None:
+    with pytest.raises(ParameterError, match=r"columns takes a list of texts"):
+        dither.publish(SMALL, epsilon=4.0, columns=wrong)

@@ -64,6 +64,7 @@ def test_a_notebook_says_so_in_its_header() -> None:
         "first-campaign.md": False,
         "first-release.md": False,
         "in-a-notebook.md": True,
+        "inference.md": True,
         "many-consumers.md": True,
     }
 

@@ -31,7 +31,9 @@ RUNTIME = ("core", "server")
 INSTALLED_FOR = {
     "": ("core",),
     "server": RUNTIME,
-    **dict.fromkeys(("dev", "docs", "spark", "sdmetrics", "notebook"), ("build", *RUNTIME, "dev")),
+    **dict.fromkeys(
+        ("dev", "docs", "spark", "sdmetrics", "notebook", "stats"), ("build", *RUNTIME, "dev")
+    ),
     "bench": tuple(LOCKS),
 }
 

@@ -24,6 +24,7 @@ What to use when:
     dither.Synthesiser(epsilon=4.0).fit(df).sample()   the same as a scikit-learn estimator
     dither.histogram(values, consumers=[3, 5, 7], ...) histograms of one number; dither.several_values for lists of numbers
     dither.panel(table, person="id", time="week", ...)  answers that change over time, simulated
+    dither.discover(texts, epsilon=4.0, top=20)        frequent words, addresses, products that nobody listed
     dither.evaluate(real, synthetic)                   how far a synthetic table is from a real one
     dither.central_release(table, epsilon=1.0)         another trust model: a curator holds the whole table
     dither.mechanism("oue", cells=16, epsilon=1.0)     one randomiser with its estimator, for a protocol of your own
@@ -41,6 +42,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from dither._discover import discover as discover
     from dither._histogram import histogram as histogram
     from dither._histogram import several_values as several_values
     from dither._mechanism import LocalMechanism as LocalMechanism
@@ -82,6 +84,7 @@ _HOMES = {
     "central_release": "dither.central.curator",
     "combine": "dither.release",
     "compare": "dither.lab.comparison",
+    "discover": "dither._discover",
     "evaluate": "dither.evaluation",
     "forecast": "dither.planner",
     "histogram": "dither._histogram",

@@ -47,7 +47,7 @@ def publish(
     *,
     epsilon: float,
     method: str | None = None,
-    schema: Schema | str | Path | None = None,
+    schema: Schema | JsonMapping | str | Path | None = None,
     population: int | None = None,
     rows: int | None = None,
     seed: int | None = None,
@@ -82,7 +82,7 @@ def publish(
         epsilon: Guarantee of one participant's whole record.
         method: Name of a method; None for the default. `jtree-nonprivate` is not private
             and needs `no_privacy`.
-        schema: A schema or the path of a schema file. None takes the schema that comes with
+        schema: A schema, the path of a schema file or the dict that such a file holds. None takes the schema that comes with
             the table, else infers one from its rows, which leaks them.
         population: Draw this many participants from the rows with replacement. Epsilon is
             then the guarantee of a simulated participant, not of a row.

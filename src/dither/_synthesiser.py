@@ -20,7 +20,7 @@ from dither.release import Release
 from dither.release.call import MAX_PEOPLE
 from dither.schema import Schema
 from dither.schema.table import column_names, decode, encode, to_arrow
-from dither.types import NativeTable, Progress
+from dither.types import JsonMapping, NativeTable, Progress
 
 if TYPE_CHECKING:
 
@@ -78,7 +78,7 @@ class Synthesiser(BaseEstimator):
         epsilon: float = 1.0,
         *,
         method: str | None = None,
-        schema: Schema | str | Path | None = None,
+        schema: Schema | JsonMapping | str | Path | None = None,
         parameters: Mapping[str, Any] | None = None,
         population: int | None = None,
         replicates: int = 0,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FONT_SIZE = 12
 _NARROW = frozenset("iIjl.,:;'|!()[]{}ftr -/")
 # Control characters, and those that change the direction of text (Unicode annex 9).
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _WIDE = frozenset("MWmw@%&—…+<>=~")
 
 

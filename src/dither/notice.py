@@ -22,6 +22,8 @@ ADVICE = {
     "column-format": "state another format in a schema if this is wrong",
     "columns-constant": "nothing, or drop these columns",
     "index-dropped": "nothing, or name the column among the columns to use",
+    "raked": "nothing; ask the release before raking for the people who took part",
+    "regression-predictors": "leave one of the two out, or collect with a method that asks all pairs",
     "columns-dropped": "nothing, or remove these columns from the schema's list of dropped ones to keep them",
     "rare-as-other": "list the values that matter in the schema, or group them",
     "method": "see the method's page in docs/explanation",
@@ -45,6 +47,7 @@ ADVICE = {
     "outside-the-domain": "check the number against the schema",
     "range-from-data": "state the range from public knowledge",
     "waves-cost": "ask a different group of people in each wave, unless changes within the same people matter",
+    "nothing-found": "ask more people, use a larger epsilon, or state the alphabet and fewer bytes",
     "dropped": "count missing answers as a value, or fill the gaps",
 }
 
@@ -108,7 +111,7 @@ def shown_certainty(epsilon: float) -> str:
 def certainty_sentence(epsilon: float) -> str:
     """What an epsilon means for a person, in one sentence."""
     return (
-        "somebody who held two records of a person equally likely can be at most "
+        "someone who considers two records of a person equally likely can become at most "
         f"{shown_certainty(epsilon)} certain of one afterwards."
     )
 
@@ -150,8 +153,9 @@ def own_warnings(
 
 REPLAYABLE = Notice(
     "replayable-noise",
-    "a seed was given: this is NOT private against whoever knows the seed, who can draw the same noise again and take it off, "
-    "so all of it is as confidential as the table; leave the seed out for anything that others may see",
+    "a seed was given: this is NOT private against anyone who knows the seed, who can draw the "
+    "same noise again and remove it, so all of it is as confidential as the table; leave the seed "
+    "out for anything that others may see",
 )
 
 RESAMPLED = Notice(

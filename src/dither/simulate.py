@@ -7,11 +7,12 @@ report, packed as on the wire, and tallies it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dither.checks import check_choice
 from dither.errors import ParameterError, PrivacyError, TooFewAnswers
@@ -135,6 +136,36 @@ class _Numbers:
         )
 
 
+@dataclass(frozen=True)
+class _Texts:
+    """Participants by their text, whose cell depends on the open round."""
+
+    texts: npt.NDArray[np.bytes_]
+    cells_of: Callable[[npt.NDArray[np.bytes_]], Integers]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def counts(self, question: Question) -> Counts:
+        return np.bincount(self.cells(question), minlength=question.mechanism.cells)
+
+    def cells(self, question: Question) -> Integers:
+        return self.cells_of(self.texts)
+
+    def divide(self, sizes: Sequence[int]) -> Iterator[_Texts]:
+        ends = np.cumsum(sizes)
+        return (
+            _Texts(self.texts[end - size : end], self.cells_of)
+            for size, end in zip(sizes, ends, strict=True)
+        )
+
+    def blocks(self) -> Iterator[_Texts]:
+        return (
+            _Texts(self.texts[i : i + _BLOCK], self.cells_of)
+            for i in range(0, len(self.texts), _BLOCK)
+        )
+
+
 class _InTurn:
     """All participants of a group, in its order."""
 
@@ -159,6 +190,18 @@ def number_people(values: Floats, low: float, high: float, rng: np.random.Genera
     if not bool(np.all((places >= 0) & (places <= 1))):
         raise ParameterError(f"every number must lie between {low:g} and {high:g}", where="values")
     return _InTurn(_Numbers(rng.permutation(places), rng))
+
+
+def text_people(
+    texts: npt.NDArray[np.bytes_], cells_of: Callable[[npt.NDArray[np.bytes_]], Integers]
+) -> People:
+    """Participants who are asked in the order of these texts.
+
+    Args:
+        texts: The UTF-8 bytes of each participant's text.
+        cells_of: The cell of each text in the open round.
+    """
+    return _InTurn(_Texts(texts, cells_of))
 
 
 def question_cells(schema: Schema, question: Question, codes: Codes) -> Integers:

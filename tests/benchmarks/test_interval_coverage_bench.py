@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import interval_coverage
+from benchmarks import interval_coverage, interval_kinds
 from dither.lab.harness import execute
 
 pytestmark = pytest.mark.slow
@@ -63,3 +63,12 @@ def test_hits_are_counted_over_all_populations(monkeypatch: pytest.MonkeyPatch) 
     row = interval_coverage.coverage(interval_coverage.SMOKE[0].key, 2, 5)
     assert row["coverage_2way"] == 39 / 40
     assert row["cautions"] == 0.25
+
+
+def test_every_kind_of_question_is_measured(tmp_path: Path) -> None:
+    outcome = execute(interval_kinds.bench("smoke"), tmp_path)
+    rows = {r["labels"]["kind"]: r["mean"] for r in outcome.summary if r["measure"] == "coverage"}
+    trend = [kind for kind in interval_kinds.MODELLED if "trend" in kind]
+    assert len(rows) == 7 + len(trend)
+    assert rows["ranges of whole numbers"] > 0.8
+    assert rows["mean of heaped bins"] == 1.0

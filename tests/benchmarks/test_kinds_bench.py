@@ -13,7 +13,7 @@ from dither.fit import Independent
 from dither.lab.harness import execute
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", [*kinds.KINDS, *kinds.HELD_OUT])
 def test_equal_seeds_give_equal_tables_within_their_schema(kind: str) -> None:
     schema, codes = kinds.table(kind, 300, 5)
     again = kinds.table(kind, 300, 5)[1]
@@ -46,7 +46,13 @@ def test_each_kind_and_size_has_two_epsilons() -> None:
 def test_the_smallest_size(tmp_path: Path) -> None:
     outcome = execute(kinds.bench("smoke"), tmp_path)
     assert not outcome.notes
-    assert {row["study"] for row in outcome.summary} == {"ratios", "copies", "growth"}
+    assert {row["study"] for row in outcome.summary} == {
+        "ratios",
+        "held_out",
+        "ranges",
+        "copies",
+        "growth",
+    }
     for kind, epsilon in (("star", 8.0), ("xor", 4.0)):
         found = {
             name: outcome.mean("ratios", name, kind=kind, epsilon=epsilon)
@@ -58,4 +64,6 @@ def test_the_smallest_size(tmp_path: Path) -> None:
     star = outcome.mean("ratios", "mixture_tvd_2", kind="star", epsilon=8.0)
     assert star < 0.5 * outcome.mean("ratios", "independent_tvd_2", kind="star", epsilon=8.0)
     assert outcome.mean("copies", "true_pairs") > 0.9
+    assert 0 < outcome.mean("ranges", "mixture_range_error", shape=kinds.NORMAL) < 0.2
+    assert outcome.mean("held_out", "ratio", kind="Ising", epsilon=8.0) > 0
     assert outcome.mean("growth", "fit_cpu_s", attributes=12) > 0

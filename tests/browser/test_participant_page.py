@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from collector_harness import Caller, ServerThread, asked_tokens, plan_of, seede
 from playwright.sync_api import Browser, Page, Request, Route, expect
 from tests.participant_page import answer, begin, follow, practise, send, shown
 
-from dither.collector import Row
+from dither.collector import Row, SqliteStore, add_pages
+from dither.collector.backup import back_up, restore_store
 from dither.mechanisms import PureMechanism
 from dither.methods.mean import Mean
 from dither.reports import Envelope, Plan, Report, encode, is_asked, pick
@@ -150,6 +152,46 @@ def test_loses_the_network_in_the_middle_of_sending(
     assert len(seen) == 2
     assert seen[0] == seen[1]
     assert len(stored(running, campaign)) == 1
+
+
+def test_a_restored_collector_gets_the_same_bytes_again(tmp_path: Path, phone: Page) -> None:
+    """The drill of docs/how-to/when-things-go-wrong.md, for a page."""
+    before = ServerThread(SqliteStore(tmp_path / "before.db"), pages=add_pages)
+    caller = Caller(before.url)
+    campaign = caller.create(schema=SCHEMA)
+    back_up(str(tmp_path / "before.db"), tmp_path / "backup.db")
+    sent: list[bytes | None] = []
+    phone.on(
+        "request",
+        lambda r: sent.append(r.post_data_buffer) if r.url.endswith("/reports") else None,
+    )
+    phone.goto(f"{before.url}/c/{campaign}")
+    answer(phone)
+    send(phone)
+    receipt = phone.locator("#receipt").inner_text()
+    phone.reload()
+    expect(phone.locator("#receipt")).to_have_text(receipt)
+    assert len(sent) == 1
+    rows = stored(before, campaign)
+    caller.connection.close()
+    before.stop()
+    restore_store(tmp_path / "backup.db", str(tmp_path / "after.db"))
+    after = ServerThread(SqliteStore(tmp_path / "after.db"), pages=add_pages)
+    assert stored(after, campaign) == []
+
+    def at_the_same_address(route: Route) -> None:
+        request = route.request
+        url = after.url + request.url.removeprefix(before.url)
+        route.fulfill(response=route.fetch(url=url))
+
+    phone.route(f"{before.url}/**", at_the_same_address)
+    for _ in range(2):
+        phone.reload()
+        expect(phone.locator("#receipt")).to_have_text(receipt)
+        assert len(sent) == 2, "once after the restore"
+    assert sent[1] == sent[0]
+    assert stored(after, campaign) == rows
+    after.stop()
 
 
 def typed(page: Page) -> str:

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow.parquet as pq
 import pytest
@@ -178,6 +179,10 @@ def test_choose_filter_share_the_address_and_open_the_file(
     expect(answer).to_contain_text("release.table(['score'], given='member == True')")
     answer.get_by_role("link", name=re.compile("Remove")).click()
     assert reader.url.split("#")[0].endswith("?by=score")
+    reader.get_by_role("link", name="Deutsch").click()
+    assert reader.url.endswith("?by=score&language=de"), "another language of the same view"
+    reader.get_by_role("button", name="Zeigen").click()
+    assert dict(parse_qsl(urlsplit(reader.url).query)) == {"by": "score", "language": "de"}
 
 
 @pytest.fixture

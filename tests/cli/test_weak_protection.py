@@ -175,7 +175,7 @@ def test_publish_and_plan_state_the_certainty_of_any_epsilon(
     options = ["--columns", "sex,income", "--method", "independent", "--rows", "20"]
     asked = ["publish", "adult", "--epsilon", "1", *options, "-o", str(tmp_path / "out")]
     assert run(asked) == 0
-    sentence = "two records of a person equally likely can be at most 73.2 % certain of one"
+    sentence = "two records of a person equally likely can become at most 73.2 % certain of one"
     assert sentence in capsys.readouterr().out
     asked = ["plan", "--schema", "adult", "--participants", "900", "--epsilon", "1"]
     assert run([*asked, "--method", "independent"]) == 0

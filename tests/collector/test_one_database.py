@@ -24,6 +24,7 @@ from dither.collector import (
     StoredCampaign,
     StoredRound,
 )
+from dither.collector.drafts import Draft
 from dither.errors import InputError
 
 C, D = "ab" * 16, "cd" * 16
@@ -285,7 +286,7 @@ def columns_of(path: Path) -> dict[str, set[str]]:
         }
 
 
-@pytest.mark.parametrize("layout", [2, 3, 4])
+@pytest.mark.parametrize("layout", [2, 3, 4, 5])
 def test_a_store_of_each_earlier_layout_opens(tmp_path: Path, layout: int) -> None:
     path = tmp_path / "c.db"
     with closing(sqlite3.connect(path)) as connection:
@@ -299,6 +300,9 @@ def test_a_store_of_each_earlier_layout_opens(tmp_path: Path, layout: int) -> No
             [Batch(C, 1, [Row(b"\2", 0, b"\3"), *rows(1)], [b"\xaa", b"\xaa"])]
         ) == [[Outcome.DUPLICATE, Outcome.STORED]]
         store.audit.add("test")
+        assert store.drafts.save(Draft("ef" * 16, "New", "2026-01-03", 1, {"title": "New"}))
+        titles = [draft.title for draft in store.drafts.all()]
+        assert titles == (["New", "A draft"] if layout >= 5 else ["New"])
     SqliteStore(tmp_path / "new.db").close()
     assert columns_of(path) == columns_of(tmp_path / "new.db")
 
@@ -311,6 +315,8 @@ def test_a_newer_version_does_not_migrate_under_a_running_older_one(
     older.await_change(0.1)  # listens, as a running collector does
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ALTER TABLE rounds DROP COLUMN closes, DROP COLUMN held")
+        connection.execute("ALTER TABLE publications DROP COLUMN listed")
+        connection.execute("DROP TABLE drafts")
         connection.execute("UPDATE facts SET value = '3' WHERE name = 'version'")
         with pytest.raises(InputError, match="layout 3, and a collector of an earlier version"):
             PostgresStore(url)

@@ -151,7 +151,7 @@ def test_the_tables_hold_nothing_about_time_place_or_order(open_store: Opening) 
     store.move(Move(C, State.OPEN, 0, State.CLOSING, 0, "closing"))
     store.tidy(C, 0)
     engine = store._engine  # type: ignore[attr-defined]
-    about_operators = {"keys", "sessions", "sign_ins", "audit", "publications"}
+    about_operators = {"keys", "sessions", "sign_ins", "audit", "publications", "drafts"}
     names = set(sa.inspect(engine).get_table_names()) - about_operators
     columns = {c["name"] for t in names for c in sa.inspect(engine).get_columns(t)}
     assert columns == {

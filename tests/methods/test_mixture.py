@@ -113,6 +113,14 @@ def test_people_follow_dependence() -> None:
     assert pairs["x0", "x1"] > 5 * shares["x0", "x1"] * first.population * 100_000
 
 
+def test_later_rounds_ask_no_question_of_a_handful_of_people() -> None:
+    network = generate_network((6, 4, 5, 3, 6, 4, 5, 3), parents=1, strength=1.5, seed=2)
+    run = finished(network, 20_000, 2.0)
+    assert len(run.plans) == 4
+    for plan in run.plans[1:]:
+        assert min(plan.shares) * plan.population * 20_000 >= 19.0
+
+
 def test_a_pair_that_follows_from_others_is_not_asked_for_long() -> None:
     """A chain a-b-c: the pair a-c depends strongly, and all of it through b."""
     rng = np.random.default_rng(3)
@@ -121,7 +129,7 @@ def test_a_pair_that_follows_from_others_is_not_asked_for_long() -> None:
         keep = rng.random(150_000) < 0.7
         columns.append(np.where(keep, columns[-1], rng.integers(0, 6, 150_000)))
     people = people_by_question(run_on(schema_of((6,) * 3), np.stack(columns, axis=1), 2.0))
-    assert people["x0", "x2"] < 0.35 * min(people["x0", "x1"], people["x1", "x2"])
+    assert people["x0", "x2"] < 0.4 * min(people["x0", "x1"], people["x1", "x2"])
 
 
 def test_rounds_ask_disjoint_people_and_fewer_rounds_can_be_asked_for() -> None:
@@ -242,7 +250,7 @@ def test_copies_of_wide_columns_are_learnt() -> None:
         codes = np.stack([first, order[first]], axis=1)
         run = run_on(schema_of((100, 100)), codes, 4.0, seed)
         joint = run.model().marginal(["x0", "x1"])
-        assert joint[np.arange(100), order].sum() > 0.75
+        assert joint[np.arange(100), order].sum() > 0.8
 
 
 def test_two_dependent_numbers_are_asked_together() -> None:
@@ -321,3 +329,14 @@ def test_few_people_give_a_clear_error_or_a_model_without_nan(n: int, rounds: in
             marginal = run.model().marginal([name])
             assert np.isfinite(marginal).all()
             assert marginal.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("people", "numbers"), [(178, 13), (569, 30)])
+def test_a_short_attribute_of_a_small_table_is_asked(people: int, numbers: int) -> None:
+    """The pilot expected 0.3 answers about it, and the collection ended without a release."""
+    schema = schema_of((16,) * numbers + (3,), "ordinal")
+    for seed in range(5):
+        codes = np.random.default_rng(seed).integers(0, schema.cardinalities, (people, numbers + 1))
+        run = run_on(schema, codes, 8.0, seed)
+        assert set(people_by_question(run)) == {(name,) for name in schema.names}
+        assert run.model().marginal([schema.names[-1]]).sum() == pytest.approx(1.0)

@@ -92,10 +92,18 @@ def sets(attributes: int, epsilon: float) -> list[tuple[int, ...]]:
     return question_sets.informative_sets(pairs, (2,) * attributes, epsilon)
 
 
+def singles_only() -> list[bool]:
+    """Whether all are asked single attributes, by the number of people."""
+    sizes = (16,) * 4 + (3,)
+    menus = [mixture.Menu(sizes, 6.0, people) for people in range(20, 400, 20)]
+    return [mixture.pilot(menu)[1] == 1.0 for menu in menus]
+
+
 EVEN = np.full(16, 1 / 16)
 # Constants that small campaigns seldom depend on are noticed where they are used.
 RESULTS: dict[str, Callable[[], object]] = {
     "pooled_z": gated,
+    "min_answers": singles_only,
     "max_cells": lambda: sets(14, 12.0),
     "covers": lambda: sets(9, 2.0),
     "max_sets": lambda: sets(60, 1.0),

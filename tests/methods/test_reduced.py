@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,9 @@ from dither.fit import Ruled
 from dither.methods import METHODS, restore, start
 from dither.methods.reduction import (
     SETTINGS,
+    coarse_groups,
     reduce_schema,
+    smoothed,
 )
 from dither.schema import Attribute, Determines, Order, Schema, schema_from_json
 from dither.simulate import simulate
@@ -279,3 +283,81 @@ def test_a_release_with_an_attribute_that_is_not_asked_is_finished(method: str, 
     assert release.notes["not_asked"] == ["state"]
     shown = release.synthetic
     assert (np.array([0, 1, 1])[shown["city"]] == shown["state"]).all()
+
+
+# Coarse grids for ordered attributes.
+
+
+def fine_schema(values: int, attributes: int = 4, kind: str = "ordinal") -> Schema:
+    return Schema(tuple(Attribute(f"x{i}", kind, tuple(range(values))) for i in range(attributes)))
+
+
+def correlated(people: int, values: int, seed: int) -> np.ndarray:
+    """Four ordered attributes with correlation 0.8, three standard deviations on each side."""
+    rng = RNG([seed, 3])
+    common, own = rng.standard_normal((people, 1)), rng.standard_normal((people, 4))
+    line = np.sqrt(0.8) * common + np.sqrt(0.2) * own
+    return np.clip((line + 3.0) / 6.0 * values, 0, values - 1).astype(np.int32)
+
+
+def test_grids_follow_people_epsilon_and_order() -> None:
+    schema = fine_schema(64)
+    few, many, strong = (
+        coarse_groups(schema, n, epsilon)["x0"]
+        for n, epsilon in ((20_000, 1.0), (500_000, 1.0), (20_000, 2.5))
+    )
+    assert few < many
+    assert few < strong
+    assert coarse_groups(fine_schema(64, kind="categorical"), 20_000, 1.0) == {}
+    assert coarse_groups(fine_schema(16), 20_000, 1.0) == {}
+    assert coarse_groups(schema, 10**9, 4.0) == {}, "fine enough to be asked in full"
+
+
+def test_ranges_of_fine_ordered_attributes_are_learnt() -> None:
+    """Pairs of 4,096 cells drown in noise; on coarse grids they do not."""
+    schema, codes = fine_schema(64), correlated(100_000, 64, 0)
+    run = start("mixture", schema, 1.0, len(codes), {}, 1)
+    simulate(run, codes, RNG(2))
+    model = run.model()
+    ours, product = [], []
+    for i, j in combinations(range(4), 2):
+        pair = [f"x{i}", f"x{j}"]
+        inside = ((codes[:, i] < 32) & (codes[:, j] < 32)).mean()
+        apart = (codes[:, i] < 32).mean() * (codes[:, j] < 32).mean()
+        ours.append(abs(model.marginal(pair)[:32, :32].sum() - inside))
+        product.append(abs(apart - inside))
+    assert np.mean(ours) < 0.5 * np.mean(product)
+    for question in (q for plan in run.plans for q in plan.questions):
+        alone = len(question.attributes) == 1
+        assert question.grouped == (() if alone else question.attributes)
+    again = restore(run.state())
+    assert again.model().to_bytes() == model.to_bytes()
+
+
+def test_without_dependence_people_are_asked_values_in_full() -> None:
+    codes = RNG(5).integers(0, 64, (60_000, 4)).astype(np.int32)
+    run = start("mixture", fine_schema(64), 1.0, len(codes), {}, 1)
+    simulate(run, codes, RNG(2))
+    in_full = sum(
+        int(n)
+        for tally in run.counted
+        for q, n in zip(tally.plan.questions, tally.n, strict=True)
+        if not q.grouped
+    )
+    assert in_full > 0.6 * len(codes)
+
+
+def test_smoothing_follows_the_noise_and_not_the_values() -> None:
+    """A bell is smoothed; spikes are kept; the error of both is at most that of raw values."""
+    rng = RNG(3)
+    bell = np.exp(-0.5 * ((np.arange(64) - 30) / 9.0) ** 2)
+    spikes = rng.random(64) ** 6
+    for shape, gain in ((bell, 0.4), (spikes, 1.1)):
+        true = shape / shape.sum()
+        errors = []
+        for _ in range(50):
+            raw = true + 0.004 * rng.standard_normal(64)
+            found = smoothed(raw, 0.004**2)
+            errors.append(((found - true) ** 2).sum() / ((raw - true) ** 2).sum())
+            assert found.sum() == pytest.approx(raw.sum())
+        assert np.mean(errors) < gain

@@ -110,6 +110,15 @@ def asked_widths(schema: Schema) -> tuple[int, ...]:
     return reduced.asked.cardinalities
 
 
+def ordered_schema(values: int) -> Schema:
+    return Schema(tuple(Attribute(f"a{i}", "ordinal", tuple(range(values))) for i in range(4)))
+
+
+def grids(values: int, people: int) -> object:
+    """The coarse grids of four ordered attributes."""
+    return reduction.coarse_groups(ordered_schema(values), people, 1.0)
+
+
 def many_determined() -> Schema:
     """So many determinations to learn that the separate round reaches its limit."""
     attributes = tuple(Attribute(f"a{i}", "ordinal", (1, 2)) for i in range(14))
@@ -235,6 +244,10 @@ CASES: dict[tuple[ModuleType, str], Result] = {
     (ranges, "step"): INTERVALS,
     (reduction, "wide"): several(lambda k: asked_widths(wide_schema(k)), 800, 1_300),
     (reduction, "groups"): lambda: asked_widths(wide_schema(1_300)),
+    (reduction, "fine"): several(lambda values: grids(values, 1_000), 28, 40),
+    (reduction, "grid"): lambda: grids(64, 100_000),
+    (reduction, "min_grid"): lambda: grids(64, 1_000),
+    (reduction, "fine_share"): lambda: plan_of("mixture", ordered_schema(64)),
     (reduction, "learn_share"): lambda: plan_of("independent", wide_schema(20)),
     (reduction, "max_separate"): lambda: plan_of("independent", many_determined()),
     (smart, "search_cells"): several(effort, 80, 110),

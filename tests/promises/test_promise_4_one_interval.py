@@ -19,6 +19,7 @@ from test_promise_3_figures_add_up import release as made_release
 
 from dither.release import Answer, AnswerRow, Release, figures
 from dither.release.figures import Pair, heat_map
+from dither.release.query.answer import figure_texts
 
 KINDS = ("table", "table that fell back", "central laplace")
 
@@ -51,8 +52,9 @@ def shown_in_report(found: Release, name: str) -> dict[str, str]:
 
 
 def check_one_interval(found: Release) -> None:
-    """A value of one attribute in every place."""
-    table = found.table(["a"])
+    """A value of one attribute in every place. The report lists the values by size, so that their intervals are those of
+    the table whose intervals hold together."""
+    table, together = found.table(["a"]), found.table(["a"], simultaneous=True)
     page = shown_in_report(found, "a")
     marginal = found.marginal(["a"])
     assert marginal.standard_errors is not None
@@ -62,8 +64,9 @@ def check_one_interval(found: Release) -> None:
         assert ends(asked) == pytest.approx(ends(row))
         half = marginal.reach * marginal.standard_errors[i]
         assert np.clip(marginal.frequencies[i] + half, 0, 1) == pytest.approx(row.high)
-        low, high = 100 * ends(row)[1], 100 * ends(row)[2]
-        assert page[str(label)] == f"{low:.2f} – {high:.2f} %"
+        wide = ends(together.rows[i])
+        assert wide[2] - wide[1] > row.high - row.low
+        assert page[str(label)] == figure_texts(*wide, "share")[1]
 
 
 @pytest.mark.parametrize("kind", KINDS)

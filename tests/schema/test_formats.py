@@ -47,6 +47,8 @@ COLUMNS = {
     "EUR 1,234": [f"EUR {int(x):,}" for x in amounts()],
     "0.0%": [f"{x / 900:.1f}%" for x in amounts()],
     "0.00 %": [f"{x / 900:.2f} %" for x in amounts()],
+    "(0)": [f"({int(x)})" if i % 3 else f"{int(x)}" for i, x in enumerate(amounts())],
+    "($1,234.00)": [f"(${x:,.2f})" if i % 3 else f"${x:,.2f}" for i, x in enumerate(amounts())],
     "0,00": [f"{x:.2f}".replace(".", ",") for x in amounts()],
     "0.##": [f"{x:.2f}".rstrip("0").rstrip(".") for x in [*amounts(), 4.5, 8.0]],
     "%d/%m/%Y": days("%d/%m/%Y"),
@@ -84,7 +86,8 @@ def test_text_is_read_as_what_it_writes_and_written_back(form, make):
     assert all(read(text) is not None for text in texts)
     # What is written is in the form of what was read.
     assert all(attribute.form.write(read(text)) == text for text in [*texts, *COLUMNS[form]])
-    if form != "0.##" and "-" not in form.removeprefix("%d-%b"):
+    # Amounts near zero on either side are shorter.
+    if form != "0.##" and "(" not in form and "-" not in form.removeprefix("%d-%b"):
         assert {len(text) for text in texts} <= {
             *range(min(map(len, COLUMNS[form])), max(map(len, COLUMNS[form])) + 1)
         }
@@ -103,6 +106,11 @@ def test_text_is_read_as_what_it_writes_and_written_back(form, make):
         ("$1,234.00", "$1,23.00", None),
         ("$1,234.00", "+-$1.00", None),
         ("$1,234.00", "-$-1.00", None),
+        ("($1,234.00)", "($1,234.50)", -1234.5),
+        ("($1,234.00)", "-$1.00", -1.0),
+        ("($1,234.00)", "(-$1.00)", None),
+        ("$1,234.00", "($1.00)", None),
+        ("(0)", "(12", None),
         ("0.0%", "3.5", None),
         ("0", "1e5", None),
         ("0", "\N{ARABIC-INDIC DIGIT ONE}", None),
@@ -349,3 +357,7 @@ def test_years_that_no_calendar_has_need_a_decision():
     for texts in (["31/12/9999", "01/01/2020"], ["31/12/9999 10:00", "01/01/2020 11:00"]):
         with pytest.raises(TableError, match="times before the year 1 or after 9998"):
             infer_schema(pa.table({"x": texts}))
+
+
+def test_codes_in_parentheses_are_no_numbers_below_zero() -> None:
+    assert infer_schema({"x": [f"({i % 5})" for i in range(90)]})["x"].kind == "categorical"

@@ -109,7 +109,7 @@ def test_no_public_answer_repeats_the_host_header(
         assert all("data-origin" in text for text in shown), "the browser fills in its own address"
         assert "url = " not in bib
     else:
-        assert f"curl -s {PUBLIC}/dither.js" in shown[0]
+        assert f"curl -s {PUBLIC}/scripts" in shown[0]
         assert f"{PUBLIC}/releases/{release}" in shown[1]
         assert f"url = {{{PUBLIC}/releases/{release}}}" in bib
 

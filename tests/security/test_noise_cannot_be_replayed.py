@@ -264,10 +264,10 @@ def test_a_simulated_page_claims_no_devices_and_a_collected_one_does(tmp_path: P
     simulated = dither.publish(table(SECRET), **OPTIONS)
     page = simulated.report()
     assert "own device; nobody collected a true record" not in page
-    assert "whoever ran it held the table" in page
+    assert "the person who ran it held the table" in page
     call = replace(simulated.call, simulated=False, seed=9)
     collected = replace(simulated, call=call, truth=None, warnings=()).report()
-    assert "noise added on their own device; nobody collected a true record" in collected
+    assert "noise added on their own device; no true record was collected" in collected
     assert "held the table" not in collected
     assert REPLAYABLE.message[1:] not in collected, (
         "the seed of a collection's fit replays nobody's noise"

@@ -104,7 +104,7 @@ def test_no_page_promises_to_stand_theft_of_its_own_seed(seed: int | None, tmp_p
     assert not release.no_privacy
     words = plain(release.report())
     assert ("stolen" in words) is (seed is None)
-    assert ("nor against whoever knows the seed" in words) is (seed is not None)
+    assert ("nor against anyone who knows the seed" in words) is (seed is not None)
     assert ("NOT PRIVATE with its seed" in words) is (seed is not None)
     loaded = dither.load_release(release.save(tmp_path / "out"))
     assert loaded.private is release.private

@@ -76,7 +76,8 @@ def test_coverage_on_a_real_table(method: str, parameters: dict[str, int]) -> No
             )
         )
     right, half, known = np.mean(held, axis=0).mean(axis=0)
-    assert known > 0.9
+    # Single ages are asked in groups with other attributes: no interval for parts of groups.
+    assert known > 0.75
     # The figures of one collection err together: the mean over the kinds scatters by 2 to 3 points from seed to seed.
     assert 0.88 < right < 0.998
     assert half < 0.86

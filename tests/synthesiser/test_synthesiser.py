@@ -158,7 +158,7 @@ def test_pickles_without_the_truth() -> None:
 
 def test_a_seed_repeats_everything_and_says_what_that_means() -> None:
     table = pd.DataFrame(rows())
-    with pytest.warns(UserWarning, match="NOT private against whoever knows the seed"):
+    with pytest.warns(UserWarning, match="NOT private against anyone who knows the seed"):
         first, second = fitted(table, random_state=3), fitted(table, random_state=3)
     assert first.sample(50).equals(second.sample(50))
     assert first.sample(50).equals(first.sample(50))

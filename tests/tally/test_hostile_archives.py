@@ -19,7 +19,15 @@ from tests.saved_releases import forget_digests
 import dither
 from dither.collector import read_counted
 from dither.errors import InputError, ReportError
-from dither.fit import KINDS, BayesNet, Independent, Ruled, independent_tree, model_from_bytes
+from dither.fit import (
+    KINDS,
+    BayesNet,
+    Independent,
+    Raked,
+    Ruled,
+    independent_tree,
+    model_from_bytes,
+)
 from dither.fit.average import Average
 from dither.fit.mixture import Mixture
 from dither.methods import restore, start
@@ -70,6 +78,7 @@ def _models() -> Iterator[tuple[str, bytes]]:
     flat = Independent(SCHEMA, MARGINALS)
     both = (flat, Mixture(SCHEMA, np.array([0.5, 0.5]), components))
     yield "average", Average(SCHEMA, np.array([0.25, 0.75]), both).to_bytes()
+    yield "raked", Raked(flat, ("b",), np.array([0.5, 1.5])).to_bytes()
     ruled = Schema(SCHEMA.attributes, (Determines("a", "b", (1, 0, 1)),))
     core = Independent(Schema((SCHEMA["a"], SCHEMA["n"])), (MARGINALS[0], MARGINALS[2]))
     yield "ruled", Ruled(ruled, core, {}, {"b": np.array([1, 0, 1])}).to_bytes()

@@ -16,14 +16,19 @@ from collector_harness import (
     ServerThread,
     envelope_of,
     plan_of,
+    seeded_source,
     token_of,
     until,
 )
 from web_harness import Seen, Visitor
 
+from dither.client import read_announcement
 from dither.collector import Collector, add_pages, limits, make_app
-from dither.collector.pages.progress import Rates
-from dither.collector.pages.schema_form import SchemaForm, read_cards, show_schema
+from dither.collector.drafts import Draft
+from dither.collector.pages.campaign_form import CampaignForm
+from dither.collector.pages.progress import Rates, arrivals_chart
+from dither.collector.pages.schema_form import read_cards, show_schema
+from dither.reports import Envelope, Plan, Report, encode, pick, plan_from_json
 from dither.schema import schema_from_json
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}'
@@ -68,7 +73,7 @@ def cards(**more: object) -> dict[str, object]:
         "a1-low": "0",
         "a1-high": "100",
         "a1-bins": "5",
-        "a1-whole": "yes",
+        "a1-unit": "1",
         **more,
     }
 
@@ -184,7 +189,9 @@ def test_no_form_is_taken_without_its_token(running: ServerThread, curator: Visi
     assert len(taking) >= 9
     campaign = create(curator)
     for path in taking - {"/console/sign-in", "/console/sign-out"}:
-        address = path.format(campaign=campaign, action="close-round", name="operator")
+        address = path.format(
+            campaign=campaign, action="close-round", name="operator", draft="0" * 32
+        )
         for csrf in ("", "0" * 64):
             refused = curator.post(
                 address, {**cards(), "sure": "yes", "do": "open", "count": "1", "csrf": csrf}
@@ -286,12 +293,202 @@ def test_a_stranger_cannot_leave_a_form_half_sent(
 
 
 def test_cards_are_added_and_removed_without_script(curator: Visitor) -> None:
-    more = send(curator, "/console/new", do="add", **cards())
-    assert 'id="a2-name"' in more.text
-    fewer = send(curator, "/console/new", do="remove-0", **cards())
-    assert 'id="a1-name"' not in fewer.text
-    assert 'value="age"' in fewer.text
-    assert send(curator, "/console/new", do="remove-²", **cards()).status == 200
+    def names(do: str) -> list[str]:
+        answer = send(curator, "/console/new", do=do, **cards())
+        assert answer.status == 303
+        page = curator.get(answer.headers["location"]).text.partition("<form method")[2]
+        return re.findall(r'id="a\d-name" name="a\d-name" value="(\w*)"', page)
+
+    assert names("add-a") == ["colour", "age", ""]
+    assert names("up-a1") == names("down-a0") == ["age", "colour"]
+    assert names("copy-a0") == ["colour", "colour", "age"]
+    assert names("remove-a0") == ["age"]
+    for odd in ("remove-a7", "remove-a²", "up-a0", "explode"):
+        assert names(odd) == ["colour", "age"]
+
+
+def drafts_of(running: ServerThread) -> dict[str, Draft]:
+    table = running.collector.store.drafts
+    found = [table.find(draft.id) for draft in table.all()]
+    return {draft.id: draft for draft in found if draft is not None}
+
+
+def save(visitor: Visitor, draft: str, version: int, **fields: object) -> dict[str, Any]:
+    sent = {"csrf": token(visitor), "version": version, **fields}
+    answer = visitor.post(f"/console/drafts/{draft}", sent, {"accept": "application/json"})
+    assert answer.status == 200, answer.text
+    saved: dict[str, Any] = json.loads(answer.body)
+    return saved
+
+
+def test_a_draft_is_kept_as_typed_and_nobody_overwrites_another(
+    running: ServerThread, curator: Visitor
+) -> None:
+    draft = "ab" * 16
+    lines = "Why we ask.\r\n\r\nWhat becomes of it."
+    typed = cards(purpose=lines, **{"a1-low": "not a number yet"})
+    assert save(curator, draft, 0, **typed) == {"draft": draft, "version": 1, "copied": False}
+    page = html.unescape(curator.get(f"/console/drafts/{draft}").text)
+    assert "Why we ask.\n\nWhat becomes of it." in page
+    assert "not a number yet" in page
+    other = signed_in(running, KEY)
+    assert save(other, draft, 1, **cards(title="Theirs"))["version"] == 2
+    mine = save(curator, draft, 1, **cards(title="Mine"))
+    assert mine["copied"]
+    titles = {each: kept.title for each, kept in drafts_of(running).items()}
+    assert titles[draft] == "Theirs"
+    assert titles[mine["draft"]] == "Mine"
+    listed = curator.get("/console").text
+    assert f"/console/drafts/{draft}" in listed
+    assert send(curator, f"/console/drafts/{draft}/delete").status == 303
+    assert draft not in drafts_of(running)
+    again = save(curator, draft, 2, **cards(title="Late"))
+    assert again["copied"], "what was typed into a deleted draft goes on as another one"
+
+
+def test_a_draft_becomes_a_campaign_with_a_purpose_of_several_lines(
+    running: ServerThread, curator: Visitor
+) -> None:
+    draft = "ac" * 16
+    save(curator, draft, 0, **cards())
+    answer = send(
+        curator,
+        f"/console/drafts/{draft}",
+        version="1",
+        do="open",
+        **cards(purpose="One.\r\nTwo."),
+    )
+    assert answer.status == 303
+    campaign = answer.headers["location"].split("/")[-1].partition("?")[0]
+    assert running.collector.campaigns.get(campaign).spec.purpose == "One.\nTwo."
+    assert draft not in drafts_of(running)
+    page = curator.get(f"/c/{campaign}").text
+    assert "One." in page
+    assert "Two." in page
+
+
+def test_a_campaign_and_a_draft_can_be_duplicated(running: ServerThread, curator: Visitor) -> None:
+    campaign = create(curator, purpose="Why.\nHow.", contact="ask@example.org")
+    made = send(curator, f"/console/c/{campaign}/copy").headers["location"].split("/")[-1]
+    copy = drafts_of(running)[made]
+    assert copy.title == "Copy of Made in a form"
+    asked = CampaignForm.read(lambda name: copy.fields.get(name, "")).spec()
+    spec = running.collector.campaigns.get(campaign).spec
+    assert asked.schema == spec.schema
+    assert (asked.purpose, asked.contact, asked.epsilon) == (spec.purpose, spec.contact, 2.0)
+    twice = send(curator, f"/console/drafts/{made}/copy").headers["location"].split("/")[-1]
+    assert drafts_of(running)[twice].fields["a0-values"] == "red | Rot\nblue | Blau"
+
+
+def test_a_form_has_a_language_and_a_time_after_which_answers_go(
+    running: ServerThread, curator: Visitor
+) -> None:
+    made = create(curator, language="de", delete_reports_after="30")
+    spec = running.collector.campaigns.get(made).spec
+    assert (spec.language, spec.delete_reports_after) == ("de", 30)
+    page = Visitor(running.url).get(f"/c/{made}").text
+    assert 'lang="de"' in page
+    assert "Beginnen" in page
+    copied = send(curator, f"/console/c/{made}/copy")
+    fields = drafts_of(running)[copied.headers["location"].split("/")[-1]].fields
+    assert (fields["language"], fields["delete_reports_after"]) == ("de", "30")
+    form = curator.get(copied.headers["location"]).text
+    assert '<option value="de" lang="de" selected>Deutsch</option>' in form
+    for more in ({"language": "xx"}, {"delete_reports_after": "1.5"}):
+        answer = send(curator, "/console/new", do="open", **cards(**more))
+        assert answer.status == 422
+        assert next(iter(more)) in answer.text
+
+
+def sent_by(campaign: str, plan: Plan) -> bytes:
+    """A valid report of the first question of a plan."""
+    held, ticket = bytes.fromhex(campaign), token_of(1)
+    number = pick(ticket, held, plan)
+    payload = plan.questions[number].mechanism.randomise(0, seeded_source("preview"))
+    return encode(Envelope(held, plan.round, (Report(ticket, number, payload),)))
+
+
+def test_a_preview_is_for_operators_and_nothing_can_be_sent_to_it(
+    running: ServerThread, curator: Visitor
+) -> None:
+    draft = "ad" * 16
+    save(curator, draft, 0, **cards(participation="tokens"))
+    page = curator.get(f"/console/drafts/{draft}/preview")
+    assert page.status == 200
+    assert "This is a preview" in page.text
+    announced = curator.get(f"/console/drafts/{draft}/announcement")
+    read_announcement(announced.body)
+    for path in ("preview", "announcement"):
+        assert Visitor(running.url).get(f"/console/drafts/{draft}/{path}").status == 401
+    assert Visitor(running.url).get(f"/v1/campaigns/{draft}").status == 404
+    caller = Caller(running.url)
+    plan = plan_from_json(json.loads(announced.body)["plan"])
+    refused = caller.upload(draft, sent_by(draft, plan))
+    assert refused.status == 404
+    link = create(curator, do="draft")
+    shown = json.loads(curator.get(f"/console/c/{link}/announcement").body)
+    plan = plan_from_json(shown["plan"])
+    assert caller.upload(link, sent_by(link, plan)).status != 201
+    assert running.collector.store.count(link, 0) == 0
+    save(curator, "ae" * 16, 0, title="Nothing yet")
+    assert "nothing to preview yet" in curator.get(f"/console/drafts/{'ae' * 16}/preview").text
+
+
+def test_a_draft_outlives_the_session(running: ServerThread) -> None:
+    draft = "af" * 16
+    visitor = signed_in(running, KEY)
+    fields = {"csrf": token(visitor), "version": 0, **cards()}
+    assert send(visitor, "/console/sign-out").status == 303
+    refused = visitor.post(f"/console/drafts/{draft}", fields)
+    assert refused.status == 401
+    assert f'name="wanted" value="/console/drafts/{draft}"' in refused.text
+    back = visitor.post("/console/sign-in", {"key": KEY, "wanted": f"/console/drafts/{draft}"})
+    assert back.headers["location"] == f"/console/drafts/{draft}"
+    assert f'action="/console/drafts/{draft}"' in visitor.get(back.headers["location"]).text
+
+
+NUMBER = {
+    "title": "What we earn",
+    "about": "number",
+    "participants": "400",
+    "epsilon": "2",
+    "n-name": "pay",
+    "n-question": "How much do you earn in a month?",
+    "n-low": "0",
+    "n-high": "6000",
+    "n-unit": "1",
+    "c0-name": "The town",
+    "c0-bins": "3",
+    "c1-name": "The union",
+    "c1-edges": "0, 1000, 2000, 4000, 6000",
+    "c1-epsilon": "1.5",
+}
+
+
+@pytest.mark.parametrize("figure", ["chp", "ranges", "mean"])
+def test_a_campaign_about_one_number_is_made_in_the_form(
+    running: ServerThread, curator: Visitor, figure: str
+) -> None:
+    answer = send(curator, "/console/new", do="open", figure=figure, **NUMBER)
+    assert answer.status == 303, html.unescape(answer.text)
+    campaign = answer.headers["location"].split("/")[-1].partition("?")[0]
+    spec = running.collector.campaigns.get(campaign).spec
+    (asked,) = spec.schema.attributes
+    assert (spec.method, asked.name, asked.unit, asked.clip) == (figure, "pay", 1, True)
+    assert (asked.edges[0], asked.edges[-1]) == (0, 6000)
+    page = html.unescape(curator.get(f"/console/c/{campaign}").text)
+    if figure != "mean":
+        assert spec.consumers is not None
+        assert [entry["name"] for entry in spec.consumers] == ["The town", "The union"]  # type: ignore[index]
+        assert spec.consumers[1]["epsilon"] == 1.5  # type: ignore[index]
+        assert "The union: 4 bins from 0 to 6,000" in page
+    made = send(curator, f"/console/c/{campaign}/copy").headers["location"].split("/")[-1]
+    fields = drafts_of(running)[made].fields
+    copy = CampaignForm.read(lambda name: fields.get(name, "")).spec()
+    assert (copy.schema, copy.method) == (spec.schema, spec.method)
+    wrong = send(curator, "/console/new", do="open", figure=figure, **NUMBER | {"n-high": "-1"})
+    assert wrong.status == 422
+    assert "not below" in wrong.text
 
 
 def test_danger_asks_twice_and_says_what_is_lost(running: ServerThread, curator: Visitor) -> None:
@@ -335,6 +532,7 @@ def test_nothing_typed_becomes_a_part_of_a_page(running: ServerThread, curator: 
             "title": HOSTILE,
             "purpose": HOSTILE,
             "epsilon": "9",
+            "weak": "yes",
             "epsilon_reason": HOSTILE,
             "contact": HOSTILE,
             "listed": "yes",
@@ -375,10 +573,8 @@ def test_weak_protection_is_said_and_above_8_participants_read_why(
     running: ServerThread, curator: Visitor
 ) -> None:
     weak, none_given = "is weak protection", "give no reason why it is no stronger"
-    assert weak not in send(curator, "/console/plan", **cards(epsilon="4")).text
-    assert weak in send(curator, "/console/plan", **cards(epsilon="4.1")).text
     for epsilon, warned in (("4", False), ("5", True), ("8", True)):
-        campaign = create(curator, epsilon=epsilon)
+        campaign = create(curator, epsilon=epsilon, weak="yes" if warned else "")
         assert (weak in curator.get(f"/console/c/{campaign}").text) == warned
         page = curator.get(f"/c/{campaign}").text
         assert ("Weak protection:" in page) == warned
@@ -387,19 +583,31 @@ def test_weak_protection_is_said_and_above_8_participants_read_why(
     for reason in ("", "   ", "\n"):
         for step in ("draft", "open"):
             refused = send(
-                curator, "/console/new", do=step, **cards(epsilon="8.5", epsilon_reason=reason)
+                curator,
+                "/console/new",
+                do=step,
+                **cards(epsilon="8.5", weak="yes", epsilon_reason=reason),
             )
             assert refused.status == 422
             assert "needs a reason that participants read" in refused.text
             assert 'value="8.5"' in refused.text, "what was typed is kept"
     assert (
         send(
-            curator, "/console/new", do="open", **cards(epsilon="9", epsilon_reason="r" * 4001)
+            curator,
+            "/console/new",
+            do="open",
+            **cards(epsilon="9", weak="yes", epsilon_reason="r" * 4001),
         ).status
         == 422
     )
     assert set(running.collector.campaigns.ids()) == before
-    campaign = create(curator, epsilon="9", epsilon_reason="Only forty people work here.")
+    unconfirmed = send(curator, "/console/new", do="open", **cards(epsilon="4.5"))
+    assert unconfirmed.status == 422
+    assert "Confirm it among the terms" in unconfirmed.text
+    assert set(running.collector.campaigns.ids()) == before
+    campaign = create(
+        curator, epsilon="9", weak="yes", epsilon_reason="Only forty people work here."
+    )
     assert "Only forty people work here." in curator.get(f"/console/c/{campaign}").text
     page = curator.get(f"/c/{campaign}").text
     assert "Only forty people work here." in page
@@ -420,12 +628,23 @@ def test_a_listed_campaign_stands_on_the_first_page_while_it_is_open(
 
 
 def test_the_planner_says_whether_it_will_do(curator: Visitor) -> None:
-    answer = send(curator, "/console/plan", **cards())
+    answer = send(curator, "/console/plan", **cards(participants="10000"))
     assert answer.status == 200
-    assert "<svg" in answer.text
-    assert "Expected error" in answer.text
-    assert "nough" in answer.text
     assert "<html" not in answer.text
+    assert "Enough: expect the share of one answer within ±" in answer.text
+    few = send(curator, "/console/plan", **cards(participants="40")).text
+    assert "Not enough: the share of one answer would be known only within ±" in few
+    assert "<strong>Enough" not in few
+    assert "will also show how answers go together" not in few
+    wished = html.unescape(
+        send(curator, "/console/plan", **cards(participants="10000", target="3")).text
+    )
+    found = re.search(r'data-set="epsilon=([\d.]+)"', wished)
+    assert found is not None
+    then = send(curator, "/console/plan", **cards(participants="10000", epsilon=found[1])).text
+    width = re.search(r"within ± ([\d.]+) points", then)
+    assert width is not None
+    assert float(width[1]) <= 3.6, "what was worked out keeps its promise, within a fifth"
     assert "no short name" in send(curator, "/console/plan", **cards(**{"a0-name": ""})).text
 
 
@@ -442,7 +661,7 @@ def test_the_way_to_a_release_goes_on_behind_the_page(
     _answer_everybody(caller, campaign, plan, schema, asked_tokens(campaign, 0.0, plan, 200))
     live = curator.get(f"/console/c/{campaign}/live").text
     assert "200" in live
-    assert "standard error" in live
+    assert "Error of the release" in live
     assert (
         send(curator, f"/console/c/{campaign}/do/close-round", round="0", sure="yes").status == 303
     )
@@ -453,7 +672,12 @@ def test_the_way_to_a_release_goes_on_behind_the_page(
     assert curator.get(f"/console/c/{campaign}/release.zip").body[:2] == b"PK"
     assert send(curator, f"/console/c/{campaign}/do/publish", sure="yes").status == 303
     until(lambda: running.collector.publications.is_public(campaign), 120)
-    assert "Made in a form" in Visitor(running.url).get("/").text
+    assert f"/releases/{campaign}" not in Visitor(running.url).get("/").text, "it was not listed"
+    assert Visitor(running.url).get(f"/releases/{campaign}").status == 200
+    assert (
+        send(curator, f"/console/c/{campaign}/do/publish", sure="yes", listed="yes").status == 303
+    )
+    until(lambda: f"/releases/{campaign}" in Visitor(running.url).get("/").text)
     assert send(curator, f"/console/c/{campaign}/do/unpublish", sure="yes").status == 303
     assert not running.collector.publications.is_public(campaign)
 
@@ -514,14 +738,23 @@ def test_cards_say_every_schema_and_read_it_back() -> None:
     for schema in (rich, SCHEMA):
         shown = show_schema(schema)
         assert shown.schema() == schema
-    fields = {
-        f"a{i}-{name}": str(value)
-        for i, card in enumerate(shown.cards)
-        for name, value in vars(card).items()
-        if value
-    }
+    fields = shown.fields()
     assert read_cards(lambda name: fields.get(name, "")) == shown
-    assert SchemaForm().without(0).cards == SchemaForm().cards
+
+
+def test_arrivals_are_drawn_from_what_was_seen() -> None:
+    now = 1_800_000_000.0
+    rates = Rates(lambda: now)
+    assert arrivals_chart(rates.arrivals("c"), 100) is None
+    for i in range(2_000):
+        rates.update("c", i)
+        now += 60.0
+    points = rates.arrivals("c")
+    assert len(points) <= 400
+    assert points[0] == (1_800_000_000.0, 0)
+    assert points[-1][1] == 1_999
+    assert points == sorted(points)
+    assert "1,999 at" in str(arrivals_chart(points, 2_000))
 
 
 def test_rates_are_of_the_last_hour() -> None:

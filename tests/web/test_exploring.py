@@ -247,6 +247,10 @@ def test_unequal_bins_are_densities_and_sorting_keeps_their_order(release: Relea
     (by_size,) = cards(figures(release, view), view, SCHEMA, "size")
     (in_order,) = cards(figures(release, view), view, SCHEMA, "order")
     assert by_size.table.rows[0][0] == "By car"
+    (as_it_comes,) = cards(figures(release, view), view, SCHEMA)
+    assert as_it_comes.table == by_size.table
+    offered = [card.other_sort for card in (as_it_comes, by_size, in_order)]
+    assert offered == ["order", "order", "size"]
     assert [label for label, _ in in_order.table.rows] == ["On foot", "By car", EVIL, "No answer"]
 
 
@@ -271,6 +275,7 @@ def test_figures_have_no_more_digits_than_their_error(cell: Cell, text: str, int
 def test_figures_are_written_as_the_language_writes_them() -> None:
     with speaking("de"):
         assert shown(Cell(0.38931, 0.37, 0.41), "share").text == "38,9\xa0%"
+        assert points(Cell(-0.004, -0.11, 0.1)).text == "0", "no sign of a zero"
         assert points(Cell(-0.1, -0.12, -0.08)).text == "\N{MINUS SIGN}10,0"
 
 

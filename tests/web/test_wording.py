@@ -7,13 +7,18 @@ import threading
 import pytest
 from collector_harness import until
 
-from dither.collector.pages import new_campaign
-from dither.collector.pages.new_campaign import Planner
+from dither.collector.pages import outlook
+from dither.collector.pages.outlook import Outlook, Planner, Width
 from dither.collector.pages.progress import answers, spoken_schema
+from dither.collector.spec import CampaignSpec
 from dither.errors import DitherError
 from dither.schema import Attribute, Schema, schema_from_json
 
 SMALL = Schema((Attribute("a", "boolean", (False, True)), Attribute("b", "boolean", (False, True))))
+
+
+def asked(schema: Schema, people: int) -> CampaignSpec:
+    return CampaignSpec(schema=schema, epsilon=1.0, participants=people, method="independent")
 
 
 @pytest.mark.parametrize(
@@ -38,20 +43,20 @@ def test_answers_in_plain_words(entry: dict[str, object], expected: list[str]) -
 
 def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    real = new_campaign._outlook
+    real = outlook.predicted
 
-    def slow(schema: Schema, participants: int, epsilon: float) -> new_campaign._Outlook:
+    def slow(spec: CampaignSpec, people: int, epsilon: float) -> Width:
         begun.set()
         assert go_on.wait(60)
-        return real(schema, participants, epsilon)
+        return real(spec, people, epsilon)
 
-    monkeypatch.setattr(new_campaign, "_outlook", slow)
+    monkeypatch.setattr(outlook, "predicted", slow)
     planner = Planner()
-    found: dict[int, new_campaign._Outlook | None] = {}
+    found: dict[int, Outlook | None] = {}
 
     def ask(people: int) -> threading.Thread:
         thread = threading.Thread(
-            target=lambda: found.update({people: planner.outlook("me", SMALL, people, 1.0)})
+            target=lambda: found.update({people: planner.outlook("me", asked(SMALL, people))})
         )
         thread.start()
         return thread
@@ -65,13 +70,13 @@ def test_a_newer_question_sends_the_older_one_away(monkeypatch: pytest.MonkeyPat
     go_on.set()
     for thread in (first, second, third):
         thread.join(60)
-    assert found[1000] is not None
+    assert found[1000] is None
     assert found[2000] is None
     assert found[3000] is not None
-    assert planner.outlook("somebody else", SMALL, 3000, 1.0) is found[3000]
+    assert planner.outlook("somebody else", asked(SMALL, 3000)) == found[3000]
 
 
 def test_a_schema_too_large_to_follow_typing_says_where_to_go() -> None:
     wide = Schema(tuple(Attribute(f"a{i}", "boolean", (False, True)) for i in range(41)))
     with pytest.raises(DitherError, match="dither plan"):
-        Planner().outlook("me", wide, 1000, 1.0)
+        Planner().outlook("me", asked(wide, 1000))

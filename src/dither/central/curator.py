@@ -141,7 +141,7 @@ def central_release(
     epsilon: float,
     method: str | None = None,
     columns: Sequence[str] | None = None,
-    schema: Schema | str | Path | None = None,
+    schema: Schema | JsonMapping | str | Path | None = None,
     neighbours: str = "add-remove",
     seed: int | None = None,
     parameters: JsonMapping | None = None,

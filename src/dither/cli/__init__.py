@@ -59,6 +59,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "panel:panel",
         "Simulate a panel: answers that change over time, with one lifetime guarantee.",
     ),
+    "discover": (
+        "discover:discover",
+        "Find the frequent values of a text column that nobody listed.",
+    ),
     "central": (
         "central:central",
         "Release columns under central differential privacy, as the holder of the table.",

@@ -288,14 +288,25 @@ def _delete_report(
 
 @app.command("publish-release", no_args_is_help=True)
 def _publish_release(
-    campaign: CampaignId, url: Url = URL, key_file: KeyFile = KEY_FILE, as_json: AsJson = False
+    campaign: CampaignId,
+    listed: Annotated[
+        bool | None,
+        typer.Option(
+            "--listed/--unlisted",
+            help="name it on the collector's first page [default: as the campaign was]",
+        ),
+    ] = None,
+    url: Url = URL,
+    key_file: KeyFile = KEY_FILE,
+    as_json: AsJson = False,
 ) -> None:
     """Make the release public at /releases/CAMPAIGN and /v1/releases/CAMPAIGN.
 
     The collector first makes replicates, so that each figure has an interval; that may take
     minutes. It is safe to repeat.
     """
-    answer = Operator(url, key_file).call("POST", f"/{campaign}/publish-release", {})
+    wanted = "" if listed is None else f"?listed={str(listed).lower()}"
+    answer = Operator(url, key_file).call("POST", f"/{campaign}/publish-release{wanted}", {})
     print(json.dumps(answer) if as_json else f"{url.rstrip('/')}/releases/{campaign}")
 
 

@@ -31,12 +31,12 @@ from dither.cli.options import (
 )
 from dither.datasets import named_schema, read_named
 from dither.errors import ParameterError, SchemaError, TableError
-from dither.fit.marginal import HALF_WIDTH
 from dither.mechanisms import NAMES, check_epsilon
 from dither.methods import MEANS
 from dither.methods.histogram.consumer import OutOfRange, ends_at_multiples
 from dither.notice import Notice, shown_epsilon
 from dither.release import Release, check_target
+from dither.release.number import rounded_counts
 from dither.schema import Attribute, load_schema
 from dither.types import AnyArray, Floats
 
@@ -335,10 +335,10 @@ def _print(release: Release) -> None:
             f"\nmean  {number.collected_mean.estimate:,.6g}  (95 % interval {low:,.6g} to {high:,.6g})"
         )
     for consumer in release.consumers:
-        print(f"\n{consumer.name}  (± is the half-width of a 95 % interval)")
+        print(f"\n{consumer.name}  (people, 95 % interval)")
         names = consumer.labels
         width = max(map(len, names))
-        for name, estimate, error in zip(
-            names, consumer.estimates, consumer.standard_errors, strict=True
-        ):
-            print(f"  {name:<{width}}  {estimate:>14,.1f} ± {HALF_WIDTH * error:,.1f}")
+        figures = np.transpose(number.published_counts(release, consumer)).tolist()
+        for name, (estimate, error, low, high) in zip(names, figures, strict=True):
+            count, _, interval = rounded_counts(estimate, error, low, high)
+            print(f"  {name:<{width}}  {count:>12}  ({interval})")

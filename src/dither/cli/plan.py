@@ -181,7 +181,7 @@ def _show_several(expected: Sequence[Forecast]) -> None:
         for warning in each.warnings:
             console.print(f"epsilon {each.epsilon:g}: warning: {escape(warning)}.")
     console.print(
-        "Certainty is the most that somebody who held two records equally likely can believe of one afterwards.\n"
+        "Certainty is the most that someone who considers two records equally likely can believe of one afterwards.\n"
         "1-way and 2-way are predicted total variation distances: 0 is exact, 1 has nothing in common.\n"
         "\u00b1 is the half-width of a 95 % interval of a share, in percentage points."
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dither._discover import found_values
 from dither.cli.options import (
     Table,
     print_warnings,
@@ -18,6 +20,9 @@ from dither.cli.options import (
 )
 from dither.datasets.bundled import inferred_notices, read_named_noted, wanted_columns
 from dither.errors import ParameterError
+from dither.mechanisms import check_epsilon
+from dither.notice import shown_epsilon
+from dither.release import load_release
 from dither.schema.files import ReadOptions, write_atomically
 from dither.schema.infer import draft_schema
 from dither.schema.schema import DEFAULT_BINS, SHAPES, numeric
@@ -92,6 +97,41 @@ def attribute(
         unit=unit,
     )
     _write(json.dumps(described.to_json(), ensure_ascii=False), output)
+
+
+@schemas.command(name="from-release", no_args_is_help=True)
+def from_release(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="release of 'dither discover'")],
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="epsilon of the campaign to follow, to state the sum of both"),
+    ] = None,
+    output: Output = None,
+) -> None:
+    """Write a schema that lists the values which a discovery found, for a campaign to follow.
+
+    The values are noise's result, so listing them reveals nothing further. A person who took part in
+    the discovery and answers the campaign too has the sum of both epsilons.
+
+    Example: dither schema from-release jobs --epsilon 2 -o jobs.schema.json
+    """
+    release = load_release(folder)
+    found_values(release)
+    text = json.dumps(release.schema.file_json(), indent=1, ensure_ascii=False)
+    spent = release.epsilon_achieved
+    if epsilon is not None:
+        # Rounded up, so that the sum is not understated.
+        total = shown_epsilon(math.nextafter(spent + check_epsilon(epsilon), math.inf))
+        following = f"epsilon {shown_epsilon(epsilon)}"
+    else:
+        following = "epsilon E"
+        total = f"{shown_epsilon(spent)} + E"
+    _write(text, output)
+    print(
+        f"dither: note: people asked in the discovery (epsilon {shown_epsilon(spent)}) and in a "
+        f"campaign of {following} have epsilon {total} in all; ask other people to avoid that",
+        file=sys.stderr,
+    )
 
 
 def _whole_if_possible(number: float) -> float:

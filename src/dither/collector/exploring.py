@@ -405,7 +405,7 @@ class _Work:
         if view.figure != SHARE:
             raise ParameterError("only shares and means can be subtracted", where="figure")
         if len(attributes) > 1 or not (attributes or view.where):
-            raise ParameterError("choose one attribute whose shares to compare", where="by")
+            raise ParameterError("choose one question whose shares are compared", where="by")
         if not attributes:
             return Explored(contrasts=(self._shares_differ(None, EVERYONE, sides),))
         axis = self._axis(attributes[0], MAX_MEANS)

@@ -24,7 +24,7 @@ from dither.errors import InputError
 
 # Opens a transaction that ends within the given seconds.
 Transaction = Callable[[float], AbstractContextManager[Connection]]
-VERSION = 4
+VERSION = 5
 # With the round's key, the name of the fact that its files may show the order of arrival.
 UNTIDIED = "untidied round "
 # With the campaign's id, the name of the fact that its reports were deleted, with the day.
@@ -135,6 +135,18 @@ publications = sa.Table(
     _filled("public", sa.Integer),
     _filled("digest", sa.Text),
     _filled("release", sa.LargeBinary),
+    # 1 if the collector's first page names the release while it is public.
+    _filled("listed", sa.Integer, server_default="1"),
+)
+# What curators typed into the form of a campaign; `changed` is a day.
+drafts = sa.Table(
+    "drafts",
+    tables,
+    sa.Column("id", sa.Text, primary_key=True),
+    _filled("title", sa.Text),
+    _filled("changed", sa.Text),
+    _filled("version", sa.Integer),
+    _filled("fields", sa.Text),
 )
 
 
@@ -218,10 +230,22 @@ def _from_3_to_4(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE rounds ADD COLUMN held INTEGER DEFAULT 0 NOT NULL")
 
 
+def _from_4_to_5(connection: Connection) -> None:
+    """Add drafts, and let a published release stay off the first page."""
+    drafts.create(connection)
+    columns = [column["name"] for column in sa.inspect(connection).get_columns(publications.name)]
+    # Migrating layout 1 or 2 has just created the table as it is now.
+    if "listed" not in columns:
+        connection.exec_driver_sql(
+            "ALTER TABLE publications ADD COLUMN listed INTEGER DEFAULT 1 NOT NULL"
+        )
+
+
 _STEPS: dict[int, Callable[[Connection], None]] = {
     1: _from_1_to_2,
     2: _from_2_to_3,
     3: _from_3_to_4,
+    4: _from_4_to_5,
 }
 
 

@@ -67,13 +67,14 @@ class PublicationTable:
             found = connection.execute(query).one_or_none()
         return None if found is None else Published(campaign, found.digest, bool(found.public))
 
-    def public(self) -> list[str]:
-        """The ids of the campaigns with a public release."""
+    def public(self, listed: bool = False) -> list[str]:
+        """The ids of the campaigns with a public release; with `listed`, of those listed."""
         c = publications.c
+        query = sa.select(c.campaign).where(c.public == 1).order_by(c.campaign)
+        if listed:
+            query = query.where(c.listed == 1)
         with self._read(limits.ANSWER_SECONDS) as connection:
-            return list(
-                connection.scalars(sa.select(c.campaign).where(c.public == 1).order_by(c.campaign))
-            )
+            return list(connection.scalars(query))
 
     def release(self, campaign: str) -> bytes | None:
         """The zip file of a release that was ever published, with its replicates."""
@@ -82,8 +83,12 @@ class PublicationTable:
                 sa.select(publications.c.release).where(publications.c.campaign == campaign)
             )
 
-    def publish(self, campaign: str, digest: str, release: bytes | None) -> str:
+    def publish(
+        self, campaign: str, digest: str, release: bytes | None, listed: bool = True
+    ) -> str:
         """Make a release public and return its digest; the first time store its bytes.
+
+        `listed` also holds for a release that is public already.
 
         Replicates take long. If the release was published in the mean time, that one is
         kept; the campaign may also have been deleted.
@@ -94,19 +99,27 @@ class PublicationTable:
             if connection.scalar(there) is None:
                 raise StateError(f"campaign {campaign[:64]} was deleted meanwhile")
             known = connection.execute(
-                sa.select(c.digest, c.public).where(c.campaign == campaign)
+                sa.select(c.digest, c.public, c.listed).where(c.campaign == campaign)
             ).one_or_none()
             if known is None:
-                values = {"campaign": campaign, "public": 1, "digest": digest, "release": release}
+                values = {
+                    "campaign": campaign,
+                    "public": 1,
+                    "digest": digest,
+                    "release": release,
+                    "listed": int(listed),
+                }
                 connection.execute(sa.insert(publications).values(values))
             else:
                 digest = known.digest
-                if known.public:
+                if known.public and bool(known.listed) == listed:
                     return digest
+                changed = {"public": 1, "listed": int(listed)}
                 connection.execute(
-                    sa.update(publications).where(c.campaign == campaign).values(public=1)
+                    sa.update(publications).where(c.campaign == campaign).values(changed)
                 )
-            note(connection, "publish-release", campaign, f"sha256 {digest}")
+            place = "" if listed else ", not listed"
+            note(connection, "publish-release", campaign, f"sha256 {digest}{place}")
         return digest
 
     def unpublish(self, campaign: str) -> bool:
@@ -149,9 +162,9 @@ class Publications:
         self._digests: dict[str, str] = {}
         self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
-    def public(self) -> list[str]:
-        """The campaigns with a public release."""
-        return self._table.public()
+    def public(self, listed: bool = False) -> list[str]:
+        """The campaigns with a public release; with `listed`, those on the first page."""
+        return self._table.public(listed)
 
     def is_public(self, campaign: str) -> bool:
         """Whether a campaign's release is public."""
@@ -183,11 +196,17 @@ class Publications:
             known = self._digests[campaign] = digest_of(data)
         return known
 
-    def publish(self, campaign: str) -> Published:
-        """Publish a release. The first time takes about twenty fits, for its replicates."""
+    def publish(self, campaign: str, listed: bool = True) -> Published:
+        """Publish a release. The first time takes about twenty fits, for its replicates.
+
+        Args:
+            campaign: The campaign.
+            listed: Whether the collector's first page and comparisons name the release.
+        """
         found = self._table.find(campaign)
         if found is not None:
-            return Published(campaign, self._table.publish(campaign, found.digest, None), True)
+            digest = self._table.publish(campaign, found.digest, None, listed)
+            return Published(campaign, digest, True)
         data = self._table.finalised(campaign)
         if data is None:
             raise StateError(f"campaign {campaign[:64]} has no release yet; finalise it first")
@@ -197,7 +216,8 @@ class Publications:
             log.warning(
                 "the release of campaign %s is published without replicates: %s", campaign, error
             )
-        return Published(campaign, self._table.publish(campaign, digest_of(data), data), True)
+        digest = self._table.publish(campaign, digest_of(data), data, listed)
+        return Published(campaign, digest, True)
 
     def unpublish(self, campaign: str) -> bool:
         """Hide a release from readers without a key; False if it was hidden already.

@@ -217,11 +217,15 @@ def _publishing_routes(collector: Collector, access: Access) -> APIRouter:
     routes = operator_router(access, "/v1/admin/campaigns/{campaign}")
 
     @routes.post("/publish-release")
-    def publish(campaign: str, who: Who) -> PublicationStatus:
-        """Let everybody read the release; makes its replicates at the first time, which may take minutes. Safe to repeat."""
-        collector.campaigns.current(campaign)
+    def publish(campaign: str, who: Who, listed: bool | None = None) -> PublicationStatus:
+        """Let everybody read the release; makes its replicates at the first time, which may take minutes. Safe to repeat.
+
+        `listed` says whether the first page names it; by default, as the campaign itself.
+        """
+        live = collector.campaigns.current(campaign)
+        on_first_page = live.spec.listed if listed is None else listed
         with acting(who.name, "publish-release"):
-            found = collector.publications.publish(campaign)
+            found = collector.publications.publish(campaign, on_first_page)
         return PublicationStatus(campaign, found.public, found.digest)
 
     @routes.post("/unpublish-release")

@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from dither.collector import limits
 from dither.collector.audit import AuditLog, note
+from dither.collector.drafts import DraftTable
 from dither.collector.keys import KeyTable, SessionTable
 from dither.collector.layout import (
     EPOCH,
@@ -102,6 +103,7 @@ class SqlStore(ABC):
         self.sessions = SessionTable(self._write, self._read)
         self.audit = AuditLog(self._write, self._read)
         self.publications = PublicationTable(self._write, self._read)
+        self.drafts = DraftTable(self._write, self._read)
         self._round_to_add = _round_query(*self._keep_state)
         self._round_locked = _round_query(*self._await_adding)
         with self._write(limits.LAYOUT_SECONDS) as connection:

@@ -269,7 +269,7 @@ def is_plain_copy(path: Path) -> bool:
             found = driver.execute(query, (RUNNING,)).fetchone()
         finally:
             driver.close()
-    except (OSError, sqlite3.Error):  # not a store: whoever opens it says so
+    except (OSError, sqlite3.Error):  # not a store: opening it raises the error
         return False
     return found is not None and found[0] != str(status.st_ino)
 

@@ -18,6 +18,7 @@ from dither.tally import RoundTally
 
 if TYPE_CHECKING:
     from dither.collector.audit import AuditLog
+    from dither.collector.drafts import DraftTable
     from dither.collector.keys import KeyTable, SessionTable
     from dither.collector.publications import PublicationTable
 
@@ -240,6 +241,7 @@ class Store(Protocol):
     sessions: SessionTable
     audit: AuditLog
     publications: PublicationTable
+    drafts: DraftTable
 
     def running_tally(self, plan_of: PlanOf, in_turn: InTurn) -> RunningTally:
         """Return the running tallies of one collector, in the way that suits this store.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import as_file, files
@@ -32,7 +32,7 @@ from dither.schema.table import (
     select_columns,
     table_kind,
 )
-from dither.types import NativeTable
+from dither.types import JsonMapping, NativeTable
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ INFERRED = "inferred-domain"
 
 def open_table(
     table: NativeTable | str | Path,
-    schema: Schema | str | Path | None = None,
+    schema: Schema | JsonMapping | str | Path | None = None,
     options: ReadOptions | None = None,
 ) -> tuple[NativeTable, Schema, list[Notice]]:
     """Open a table: the table, its schema, and notices for the user.
@@ -285,6 +285,9 @@ def _as_schema(schema: object) -> Schema | None:
         return schema
     if isinstance(schema, (str, Path)):
         return load_schema(schema)
+    if isinstance(schema, Mapping):
+        return schema_from_json(schema)
     raise SchemaError(
-        f"a schema is a dither.Schema or the path of a schema file, not {type(schema).__name__}"
+        "a schema is a dither.Schema, the path of a schema file or the dict that such a file "
+        f"holds, not {type(schema).__name__}"
     )

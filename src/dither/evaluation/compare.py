@@ -25,7 +25,7 @@ from dither.schema.columns import line_numbers
 from dither.schema.infer import infer_schema
 from dither.schema.rule_tables import broken
 from dither.schema.table import encode, to_arrow
-from dither.types import Codes, JsonObject, NativeTable, Progress
+from dither.types import Codes, JsonMapping, JsonObject, NativeTable, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class _CommonTables:
 def _common_tables(
     real: NativeTable | str | Path,
     synthetic: NativeTable | str | Path,
-    schema: Schema | str | Path | None,
+    schema: Schema | JsonMapping | str | Path | None,
 ) -> _CommonTables:
     """Both tables under one schema.
 
@@ -172,7 +172,7 @@ class Evaluation:
 def evaluate(
     real: NativeTable | str | Path,
     synthetic: NativeTable | str | Path,
-    schema: Schema | str | Path | None = None,
+    schema: Schema | JsonMapping | str | Path | None = None,
     ways: Sequence[int] = _DEFAULT_WAYS,
     max_sets: int = 100,
     seed: int = 0,

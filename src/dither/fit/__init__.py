@@ -43,6 +43,7 @@ from dither.fit.pool import (
     weigh_answers,
 )
 from dither.fit.project import apportion, make_consistent, norm_sub, normal_interval, projection
+from dither.fit.raked import Raked, rake, read_totals
 from dither.fit.ruled import Ruled, add_up, core_of, grouped_marginal, root_of, told_within_groups
 from dither.fit.triangulate import (
     MAX_EXHAUSTIVE,
@@ -72,6 +73,7 @@ __all__ = [
     "Network",
     "PoolWeights",
     "Pruning",
+    "Raked",
     "Ruled",
     "TreeFit",
     "Triangulation",
@@ -106,7 +108,9 @@ __all__ = [
     "precision",
     "projection",
     "prune_by_entropy",
+    "rake",
     "read_marginal",
+    "read_totals",
     "reduce_conditions",
     "relative_entropy",
     "root_of",

@@ -137,12 +137,15 @@ class Campaign:
         epsilon: The guarantee of one participant's whole record over the campaign.
         participants: How many participants are expected.
         seed: For the method's own choices, not for the participants' noise.
+        in_full: Attributes that are asked in groups with others and in full alone, each with
+            the number of its values.
     """
 
     schema: Schema
     epsilon: float
     participants: int
     seed: int = 0
+    in_full: tuple[tuple[str, int], ...] = ()
 
 
 class ProtocolMachine(ABC, Generic[P]):
@@ -153,6 +156,7 @@ class ProtocolMachine(ABC, Generic[P]):
         parameters_class: The dataclass of the method's parameters.
         takes_prior: Whether the fit can use a prior.
         fits_pairs_only: Whether the fit ignores what three attributes asked together tell.
+        coarse_grids: Whether ordered attributes may be asked on coarse grids.
         progress: Called by long fits, if set.
         prior: Used by the fit, if set before the model is asked for.
     """
@@ -161,6 +165,7 @@ class ProtocolMachine(ABC, Generic[P]):
     parameters_class: ClassVar[type[Any]]
     takes_prior: ClassVar[bool] = False
     fits_pairs_only: ClassVar[bool] = False
+    coarse_grids: ClassVar[bool] = False
     progress: Progress | None
     prior: Prior | None
 

@@ -8,8 +8,8 @@ Asking
  2. `pilot`: a first round over the whole menu. Its share of the participants is the largest whose
     cost, if nothing depends on anything, stays below `pilot_loss` of the one-way error.
  3. `measured_dependence`: after each round, the squared dependence D^2 of every pair as a posterior
-    mean. A pair outside the strongest forest is measured against what the forest predicts of it,
-    so that a dependence that follows from others is not paid for twice.
+    mean. A pair outside the strongest forest counts without what the forest implies of it, so
+    that a dependence that follows from others is not paid for twice.
  4. `Menu.allocate`: the participants that are left go where the predicted error falls most,
 
         sum over pairs  sqrt(rho D^2 V / (D^2 + V) + E_i^2 + E_j^2)  +  one-way errors E_i,
@@ -20,7 +20,8 @@ Asking
 Fitting, to all reports of all rounds
  5. `fit_mixture`: a mixture of products.
  6. `fit_forest`: a junction tree of the strongest forest, and of further pairs that it contradicts.
- 7. `average`: both and the product of the one-way marginals, averaged with the shares of least
+ 7. `shrunk_forest`: the forest again, its tables shrunk cell by cell with a learnt prior.
+ 8. `average`: these and the product of the one-way marginals, averaged with the shares of least
     estimated risk (`fit.average`).
 
 docs/explanation/mixture.md has the reasons and the measured errors.
@@ -29,7 +30,7 @@ docs/explanation/mixture.md has the reasons and the measured errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -67,13 +68,19 @@ from dither.fit.residuals import (
     residuals,
     strongest_forest,
 )
+from dither.fit.shrunk_tables import shrunk_forest
 from dither.mechanisms import best
 from dither.methods.diagnostics import Diagnostics, Names, named
 from dither.methods.evidence import merged
 from dither.methods.independent import question_shares
 from dither.methods.machine import ProtocolMachine
 from dither.methods.prior import EarlierReports, PooledAnswers, PublicPrior, pooled_answers
-from dither.methods.question_sets import Members, informative_sets, marginal_variance
+from dither.methods.question_sets import (
+    Members,
+    detectable_pairs,
+    informative_sets,
+    marginal_variance,
+)
 from dither.methods.tree import TREE
 from dither.reports import Plan, Question, question
 from dither.schema import Schema
@@ -102,15 +109,17 @@ class Settings:
     max_pilot: float = 0.40
     # Share of singles in the pilot, for attributes in no pair of the menu.
     pilot_singles: float = 0.10
+    # All are asked single attributes if the pilot would ask fewer about one of those: with 3
+    # expected one collection in 20 has no answer about it and ends, with 8 one in 3,000.
+    min_answers: float = 8.0
     # Share of the later rounds that repeats the pilot's questions, so that a pair missed by
     # the pilot can still be found.
     stay: float = 0.05
+    # Questions of later rounds for fewer people are not asked. They tell little, and a reader
+    # who knows who was asked what finds few people to hide among.
+    min_people: float = 20.0
     # The later rounds' shares of the participants that the pilot leaves, by number of rounds.
     later: tuple[tuple[float, ...], ...] = ((1.0,), (0.4, 0.6), (0.25, 0.25, 0.5))
-    # Standard deviations by which complete dependence must exceed noise for a pair to be asked,
-    # with this share of the participants in the pilot.
-    detection_z: float = 3.0
-    detection_share: float = 0.15
     # Complete dependence assumed of every pair where one round leaves nothing to learn from.
     assumed_share: float = 0.1
     # Limit of the predicted one-way errors, in those of `independent` with the same people.
@@ -164,31 +173,6 @@ def single_shares(cardinalities: Sequence[int], epsilon: float) -> Floats:
 # Step 1: the menu.
 
 
-def detectable_pairs(cardinalities: Sequence[int], people: int, epsilon: float) -> list[Pair]:
-    """The pairs in which complete dependence would stand out in a pilot.
-
-    Two attributes that determine each other are min(k, m) - 1 over k m from independence,
-    squared; the null standard deviation is sqrt(2 (k-1)(m-1)) v / n with v the variance of a
-    cell from one report. Pairs are added from those that need the fewest people, as long as
-    each has enough when the pilot is shared by the roots of the cells.
-    """
-    k = np.asarray(cardinalities, dtype=np.float64)
-    pairs = np.array(list(combinations(range(len(k)), 2)), dtype=np.intp).reshape(-1, 2)
-    if not len(pairs):
-        return []
-    i, j = pairs.T
-    cells, degrees = k[i] * k[j], (k[i] - 1) * (k[j] - 1)
-    complete = (np.minimum(k[i], k[j]) - 1) / cells
-    variance = np.array([marginal_variance(int(c), int(c), epsilon) for c in cells])
-    needed = SETTINGS.detection_z * np.sqrt(2 * degrees) * variance / np.maximum(complete, 1e-300)
-    order = np.argsort(needed, kind="stable")
-    roots = np.sqrt(cells[order])
-    given = SETTINGS.detection_share * people * roots / np.cumsum(roots)
-    enough = np.flatnonzero((given >= needed[order]) & (complete[order] > 0))
-    count = int(enough.max()) + 1 if len(enough) else 0
-    return sorted((int(a), int(b)) for a, b in pairs[order[:count]])
-
-
 class Menu:
     """The questions that may be asked, and what one report to each tells.
 
@@ -197,13 +181,22 @@ class Menu:
         pairs: All pairs of attributes, the rows of `cells` and `degrees`.
     """
 
-    def __init__(self, cardinalities: Sequence[int], epsilon: float, people: int) -> None:
-        self.cardinalities = cardinalities
+    def __init__(
+        self,
+        cardinalities: Sequence[int],
+        epsilon: float,
+        people: int,
+        in_full: Mapping[int, int] | None = None,
+    ) -> None:
+        """`in_full` has the values of attributes that are asked alone in full, else in groups."""
+        self.cardinalities, self.people = cardinalities, people
+        self._in_full = bool(in_full)
+        self._alone_cells = [(in_full or {}).get(i, k) for i, k in enumerate(cardinalities)]
         self.k = np.asarray(cardinalities, dtype=np.float64)
         d = len(cardinalities)
         detectable = detectable_pairs(cardinalities, people, epsilon)
         sets = informative_sets(detectable, cardinalities, epsilon)
-        self.alone = single_shares(cardinalities, epsilon)
+        self.alone = single_shares(self._alone_cells, epsilon)
         self.questions: list[Members] = [
             *((i,) for i in range(d)),
             *sets,
@@ -232,6 +225,8 @@ class Menu:
         rows, columns, values = [], [], []
         for q, members in enumerate(self.questions):
             cells = math.prod(self.cardinalities[a] for a in members)
+            if len(members) == 1:
+                cells = self._alone_cells[members[0]]
             for part in combinations(members, size):
                 kept = math.prod(self.cardinalities[a] for a in part)
                 rows.append(q)
@@ -292,6 +287,9 @@ class Menu:
         stationary where all slopes are equal. The weight of the one-way errors is raised until
         they stay below `max_one_way`.
         """
+        if self._in_full and not squares.any():
+            # Only single questions tell the values inside groups.
+            return np.append(people * self.alone, np.zeros(len(self.questions) - len(self.k)))
         found = self._least(people, asked, squares, mass, one_way)
         if self.cost(found + asked) <= SETTINGS.max_one_way:
             return found
@@ -333,6 +331,10 @@ def pilot(menu: Menu) -> tuple[Floats, float]:
     shares /= shares.sum()
     covered = {a for members in menu.questions[d:] for a in members}
     bare = [i for i in range(d) if i not in covered]
+    if bare and _expected(menu, bare) < SETTINGS.min_answers:
+        # Only so few people leave attributes without any answer. Half of the people are spread
+        # evenly, because the least error alone would ask hardly anyone about short attributes.
+        return np.append((menu.alone + 1.0 / d) / 2.0, np.zeros(len(shares) - d)), 1.0
     if bare:
         shares *= 1 - SETTINGS.pilot_singles
         shares[bare] = SETTINGS.pilot_singles * menu.alone[bare] / menu.alone[bare].sum()
@@ -344,6 +346,12 @@ def pilot(menu: Menu) -> tuple[Floats, float]:
         affordable = _pilot_cost(menu, shares, middle) <= SETTINGS.pilot_loss
         low, high = (middle, high) if affordable else (low, middle)
     return shares, low
+
+
+def _expected(menu: Menu, bare: Sequence[int]) -> float:
+    """The people that the largest pilot would ask the least asked of some single attributes."""
+    part = SETTINGS.max_pilot * SETTINGS.pilot_singles
+    return float(menu.people * part * menu.alone[bare].min() / menu.alone[bare].sum())
 
 
 def _pilot_cost(menu: Menu, shares: Floats, part: float) -> float:
@@ -379,7 +387,7 @@ class Dependence:
 
 
 def measured_dependence(schema: Schema, menu: Menu, targets: PairTargets) -> Dependence:
-    """The squared dependence of all pairs, given the strongest forest of them."""
+    """The squared dependence of all pairs, less what the strongest forest of them implies."""
     columns = targets.columns
     one = [targets.one[columns.of(i)] for i in range(len(schema))]
     spread = np.array([math.exp(-float((p[p > 0] * np.log(p[p > 0])).sum())) / len(p) for p in one])
@@ -410,9 +418,12 @@ def measured_dependence(schema: Schema, menu: Menu, targets: PairTargets) -> Dep
     forest = strongest_forest(strength, len(schema))
     if forest:
         predicted = forest_pairs(targets, forest, found)
-        further = _posterior(menu, asked, residuals(targets, predicted, product=False))
+        implied = columns.sums(
+            columns.sums((predicted - np.outer(targets.one, targets.one)) ** 2).T
+        )
         outside = np.array([menu.pairs[n] not in set(forest) for n in asked])
-        squares[asked] = np.where(outside, np.minimum(squares[asked], further), squares[asked])
+        left = np.maximum(squares[asked] - menu.cells[asked] * implied[i, j], 0.0)
+        squares[asked] = np.where(outside, left, squares[asked])
     return Dependence(squares, mass)
 
 
@@ -424,20 +435,24 @@ def _posterior(menu: Menu, asked: Indices, found: Residuals) -> Floats:
     return cells * posterior_squares(found.excess[i, j] + noise, noise, degrees, cells)
 
 
-# Steps 5 to 7: the fit.
+# Steps 5 to 8: the fit.
 
 
-def fit_forest(schema: Schema, targets: PairTargets) -> TreeFit | None:
-    """A junction tree of the pairs worth their price; None if there are none.
-
-    It starts from their strongest forest. Pairs whose distance from the fitted tree exceeds
-    its noise are added, and the tree is fitted again.
-    """
+def dependent_pairs(targets: PairTargets) -> dict[Pair, float]:
+    """Asked pairs whose squared dependence exceeds `edge_price` times its noise, with its size."""
     product = np.outer(targets.one, targets.one)
-    strength = _worth_pairs(targets, residuals(targets, product, product=True), SETTINGS.edge_price)
-    edges = strongest_forest(strength, len(schema))
-    if not edges:
-        return None
+    return _worth_pairs(targets, residuals(targets, product, product=True), SETTINGS.edge_price)
+
+
+def fit_forest(
+    schema: Schema, targets: PairTargets, strength: dict[Pair, float], forest: Sequence[Pair]
+) -> TreeFit:
+    """A junction tree of the strongest forest of dependent pairs, and of pairs it contradicts.
+
+    Pairs whose distance from the fitted tree exceeds its noise are added, and the tree is
+    fitted again.
+    """
+    edges = list(forest)
     fitted = _fit_pairs(schema, targets, {pair: strength[pair] for pair in edges})
     while True:
         further = residuals(targets, fitted.model.all_pairs(), product=False)
@@ -560,12 +575,20 @@ def average(
     ]
     if progress:
         progress("fit: junction tree", 0, 1)
-    fitted = fit_forest(schema, targets)
-    if fitted is not None:
+    strength = dependent_pairs(targets)
+    forest = strongest_forest(strength, len(schema))
+    if forest:
+        fitted = fit_forest(schema, targets, strength, forest)
         pairs, one = _marginals(fitted.model)
         again = [_marginals(_fit_again(schema, data, fitted)) for data in moved]
         moves = [(p - pairs, o - one) for p, o in again]
         models.append(("tree", fitted.model, pairs, one, moves))
+        shrunk, priors = shrunk_forest(schema, targets, forest)
+    if forest and priors:
+        pairs, one = _marginals(shrunk)
+        again = [_marginals(shrunk_forest(schema, m, forest, priors)[0]) for m in moved]
+        moves = [(p - pairs, o - one) for p, o in again]
+        models.append(("shrunk forest", shrunk, pairs, one, moves))
     if progress:
         progress("fit: junction tree", 1, 1)
     middle = np.mean([pairs for _, _, pairs, _, _ in models[1:]], axis=0)
@@ -636,11 +659,13 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
     parameters_class = MixtureParameters
     takes_prior = True
     fits_pairs_only = True
+    coarse_grids = True
 
     @cached_property
     def _menu(self) -> Menu:
         c = self.campaign
-        return Menu(c.schema.cardinalities, c.epsilon, c.participants)
+        in_full = {c.schema.index(name): values for name, values in c.in_full}
+        return Menu(c.schema.cardinalities, c.epsilon, c.participants, in_full)
 
     @cached_property
     def _pilot(self) -> tuple[Floats, float]:
@@ -705,6 +730,9 @@ class MixtureProtocol(ProtocolMachine[MixtureParameters]):
 
     def _question_plan(self, number: int, people: Floats) -> Plan:
         schema, epsilon = self.campaign.schema, self.campaign.epsilon
+        present = people / people.sum() * self._populations[number] * self.campaign.participants
+        if number > 0 and (present >= SETTINGS.min_people).any():
+            people = np.where(present >= SETTINGS.min_people, people, 0.0)
         chosen = np.flatnonzero(people > 0)
         questions = tuple(
             question(schema, [schema.names[a] for a in self._menu.questions[q]], epsilon)

@@ -1,4 +1,4 @@
-"""Sets of attributes to ask together, where one report tells more than a report about a pair."""
+"""Pairs in which dependence could be detected, and sets where one report tells more than a pair."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _SetSettings:
-    """Tuned constants of sets."""
+    """Tuned constants of pairs and sets."""
 
+    # Standard deviations by which complete dependence must exceed noise for a pair to be asked,
+    # with this share of the participants in the pilot.
+    detection_z: float = 3.0
+    detection_share: float = 0.15
     # A set grows by an attribute if that multiplies a report's information on its pairs by this.
     gain: float = 1.15
     # Largest product domain of a set.
@@ -38,6 +42,31 @@ def marginal_variance(cells: int, kept: int, epsilon: float) -> float:
     """Variance of a cell from one report on `cells` cells, summed to `kept` equally likely ones."""
     f = 1.0 / kept
     return best(cells, epsilon).group_variance(cells // kept, f, 1) + f * (1 - f)
+
+
+def detectable_pairs(cardinalities: Sequence[int], people: int, epsilon: float) -> list[Pair]:
+    """The pairs in which complete dependence would stand out in a pilot.
+
+    Two attributes that determine each other are min(k, m) - 1 over k m from independence,
+    squared; the null standard deviation is sqrt(2 (k-1)(m-1)) v / n with v the variance of a
+    cell from one report. Pairs are added from those that need the fewest people, as long as
+    each has enough when the pilot is shared by the roots of the cells.
+    """
+    k = np.asarray(cardinalities, dtype=np.float64)
+    pairs = np.array(list(combinations(range(len(k)), 2)), dtype=np.intp).reshape(-1, 2)
+    if not len(pairs):
+        return []
+    i, j = pairs.T
+    cells, degrees = k[i] * k[j], (k[i] - 1) * (k[j] - 1)
+    complete = (np.minimum(k[i], k[j]) - 1) / cells
+    variance = np.array([marginal_variance(int(c), int(c), epsilon) for c in cells])
+    needed = SETTINGS.detection_z * np.sqrt(2 * degrees) * variance / np.maximum(complete, 1e-300)
+    order = np.argsort(needed, kind="stable")
+    roots = np.sqrt(cells[order])
+    given = SETTINGS.detection_share * people * roots / np.cumsum(roots)
+    enough = np.flatnonzero((given >= needed[order]) & (complete[order] > 0))
+    count = int(enough.max()) + 1 if len(enough) else 0
+    return sorted((int(a), int(b)) for a, b in pairs[order[:count]])
 
 
 def informative_sets(

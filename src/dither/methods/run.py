@@ -32,11 +32,11 @@ from dither.methods.machine import (
     check_close,
 )
 from dither.methods.prior import EarlierReports, PublicRows, learn_prior, prior_from_state
-from dither.methods.reduction import Reduction, SeparateAnswers, reduce_schema
+from dither.methods.reduction import Reduction, SeparateAnswers, coarse_groups, reduce_schema
 from dither.methods.registry import HISTOGRAMS, MEANS, Method, method
 from dither.reports import Plan
 from dither.schema import Schema, schema_from_json
-from dither.tally import CountTally, PatternTally, RoundTally, tally_from_bytes
+from dither.tally import CountTally, RoundTally, tally_from_bytes
 from dither.tally.archive import decoding, pack, unpack
 from dither.types import AnyArray, JsonMapping, JsonObject, Progress
 
@@ -74,7 +74,9 @@ class MethodRun:
         self._separate: Plan | None = None
         if reduction is not None:
             people = machine.campaign.participants if participants is None else participants
-            self.campaign = replace(machine.campaign, schema=reduction.schema, participants=people)
+            self.campaign = replace(
+                machine.campaign, schema=reduction.schema, participants=people, in_full=()
+            )
             self._separate = reduction.separate_round(machine.campaign.epsilon)
         self._tallies: list[RoundTally] = list(machine.closed)
         self._closed: list[RoundTally] = list(machine.closed)
@@ -189,15 +191,14 @@ class MethodRun:
         plan = self.machine.plan()
         if self.reduction is None or plan is None:
             return tally
-        if isinstance(tally, PatternTally):
-            return PatternTally(plan, tally.patterns, tally.counts)
-        return CountTally(plan, tally.n, tally.counts)
+        return self.reduction.machine_tally(plan, tally)
 
     @cached_property
     def _separate_answers(self) -> SeparateAnswers:
         assert self.reduction is not None
-        tallies = self.counted[:1] if self._separate is not None else ()
-        return SeparateAnswers(self.reduction, answers_of(tallies))
+        # Later rounds may ask values in full where the machine asks groups.
+        asked = answers_of(self.counted if self._separate is not None else ())
+        return SeparateAnswers(self.reduction, [a for a in asked if not a.question.grouped])
 
     def model(self) -> Model:
         """The finished model over the whole schema.
@@ -334,13 +335,17 @@ def start(
 
 def _begin(chosen: Method, campaign: Campaign, parameters: object, holdout: float) -> MethodRun:
     pairs = chosen.name not in HISTOGRAMS | MEANS and chosen.name != "independent"
-    reduction = reduce_schema(campaign.schema, pairs=pairs)
     machine_class = chosen.load()
+    coarse: dict[str, int] = {}
+    if machine_class.coarse_grids:
+        coarse = coarse_groups(campaign.schema, campaign.participants, campaign.epsilon)
+    reduction = reduce_schema(campaign.schema, pairs=pairs, coarse=coarse)
     if reduction is None:
         return MethodRun(machine_class(campaign, parameters), holdout=holdout)
     separate = math.fsum(share for _, share in reduction.separate_shares(campaign.epsilon))
     people = max(1, round(campaign.participants * (1.0 - separate)))
-    inner = replace(campaign, schema=reduction.asked, participants=people)
+    in_full = tuple((name, campaign.schema[name].cardinality) for name in reduction.coarse)
+    inner = replace(campaign, schema=reduction.asked, participants=people, in_full=in_full)
     return MethodRun(
         machine_class(inner, parameters),
         reduction=reduction,

@@ -1,6 +1,13 @@
 """Forecasts of a collection's accuracy from its schema, participants and epsilon."""
 
-from dither.planner.forecasting import BASELINE, Forecast, Point, forecast
+from dither.planner.forecasting import (
+    BASELINE,
+    Expectation,
+    Forecast,
+    Point,
+    expect,
+    forecast,
+)
 from dither.planner.prediction import (
     Prediction,
     assumed_dependence,
@@ -11,10 +18,12 @@ from dither.planner.prediction import (
 
 __all__ = [
     "BASELINE",
+    "Expectation",
     "Forecast",
     "Point",
     "Prediction",
     "assumed_dependence",
+    "expect",
     "forecast",
     "population_of",
     "predict",

@@ -41,7 +41,7 @@ class RunOptions:
     Attributes:
         epsilon: Guarantee of one participant's whole record over the whole campaign.
         method: Name of the method.
-        schema: A schema, or the path of a schema file; None for the one that comes with
+        schema: A schema, its path or the dict that its file holds; None for the one that comes with
             the table, else for one inferred from its rows.
         population: Number of simulated participants, drawn from the rows with replacement;
             None to take each row once.
@@ -60,7 +60,7 @@ class RunOptions:
 
     epsilon: float
     method: str
-    schema: Schema | str | Path | None = None
+    schema: Schema | JsonMapping | str | Path | None = None
     population: int | None = None
     rows: int | None = None
     seed: int | None = None
@@ -133,6 +133,11 @@ class Call(ReadOptions, RunOptions):
     def replayable(self) -> bool:
         """Whether anyone who knows the seed can draw the same noise again."""
         return self.simulated and not self.no_privacy and self.seed is not None
+
+    @property
+    def fitted_method(self) -> str:
+        """The method whose state a release keeps: of a discovery that of its last round."""
+        return "independent" if self.method == "discover" else self.method
 
     def to_json(self) -> JsonObject:
         """Plain values; epsilon is null for a release without privacy."""
@@ -258,6 +263,7 @@ COMMANDS = {
     "histogram": "histogram",
     "several_values": "histogram",
     "central_release": "central",
+    "discover": "discover",
     "panel": "panel",
 }
 # Functions of whole tables; the others take the values of one column.

@@ -54,8 +54,9 @@ def measured_errors(
 
 
 Errors = Callable[[Sequence[str]], Floats | None]
-# The shares of groups of codes, given attributes and, for each, its groups; None if unknown.
-Shares = Callable[[Sequence[str], Sequence[Sequence[Sequence[int]]]], GroupShares | None]
+# The shares of groups of codes, given attributes, for each its groups, and a level; None if unknown.
+Shares = Callable[[Sequence[str], Sequence[Sequence[Sequence[int]]], float], GroupShares | None]
+LEVEL = 0.95
 
 
 def pair_errors(release: Release) -> Errors:
@@ -236,12 +237,18 @@ NUMBERED_COLUMNS = 8
 
 @dataclass(frozen=True)
 class AttributeFigure:
-    """One attribute's distribution: `bars` to draw, `table` of all values, a remark on groups."""
+    """One attribute's distribution: `bars` to draw, `table` of all values, a remark on groups.
+
+    Intervals of `ranked` figures hold all together in 95 % of collections: a list of the largest
+    figures has those whose errors made them large, and each interval on its own would miss too
+    often there.
+    """
 
     name: str
     bars: tuple[Bar, ...]
     table: tuple[Bar, ...]
     remark: str = ""
+    ranked: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,6 +266,8 @@ class HeatMap:
     beside: Floats | None
     beside_title: str
     intervals: bool = False
+    # Half-widths of intervals that hold for all cells together, for a list of the largest.
+    ranked: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -284,8 +293,12 @@ def attribute_figure(
     marginal: Marginal,
     truth: Floats | None = None,
     shares: Shares | None = None,
+    *,
+    ranked: bool = False,
 ) -> AttributeFigure:
     """The bars of one attribute: in order if its values have one, else by falling frequency.
+
+    Values by falling frequency are a ranked list, whose intervals hold together.
 
     Args:
         attribute: The attribute.
@@ -293,8 +306,11 @@ def attribute_figure(
         truth: The true frequencies, in a simulation.
         shares: Answers the shares of groups of values with the intervals of all questions;
             without it intervals follow from the marginal's standard errors.
+        ranked: Whether the largest of ordered values are going to be picked, too.
     """
-    values = _bars(marginal, truth, shares)
+    ranked = ranked or not attribute.ordered
+    level = together(attribute.cardinality) if ranked else LEVEL
+    values = _bars(marginal, truth, shares, level)
     if attribute.ordered:
         groups = _neighbours(attribute, MAX_BARS)
         size = max(len(group) for group in groups)
@@ -303,16 +319,24 @@ def attribute_figure(
         bars = tuple(
             _merge(values, group, label) for group, label in zip(groups, labels, strict=True)
         )
-        merged = None if shares is None else shares([attribute.name], [groups])
+        merged = None if shares is None else shares([attribute.name], [groups], level)
         if merged is not None:
             bars = _with_intervals(bars, merged)
-        return AttributeFigure(attribute.name, bars, values, remark)
+        return AttributeFigure(attribute.name, bars, values, remark, ranked)
     values = tuple(sorted(values, key=lambda bar: -bar.estimate))
     if len(values) <= MAX_BARS:
-        return AttributeFigure(attribute.name, values, values)
+        return AttributeFigure(attribute.name, values, values, ranked=ranked)
     rest = len(values) - MAX_BARS
     remark = f"The {MAX_BARS} most frequent; {rest} more are in the table."
-    return AttributeFigure(attribute.name, values[:MAX_BARS], values, remark)
+    return AttributeFigure(attribute.name, values[:MAX_BARS], values, remark, ranked)
+
+
+def together(count: int) -> float:
+    """The level of each of `count` intervals that hold together in 95 % of collections.
+
+    For errors of any correlation, up to a hundredth (Sidak).
+    """
+    return float(LEVEL ** (1 / max(count, 1)))
 
 
 def group_shares(release: Release) -> Shares | None:
@@ -349,14 +373,19 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
     beside, title = None, ""
     shares = group_shares(release)
     sides = [[members for _, members in side] for side in grouped]
-    answered = None if shares is None else shares(names, sides)
+    answered = None if shares is None else shares(names, sides, LEVEL)
+    ranked = None
     if release.truth is not None:
         beside, title = _fold(release.truth.marginal(names), grouped), "truth"
     elif answered is not None:
         beside, title = answered.half_widths, "95 % interval, ±"
+        assert shares is not None
+        whole = shares(names, sides, together(beside.size))
+        ranked = None if whole is None else whole.half_widths
     elif found is not None:
         folded = np.sqrt(_fold(np.square(found), grouped))
         beside, title = normal_interval(np.zeros_like(folded), folded)[1], "95 % interval, ±"
+        ranked = normal_interval(np.zeros_like(folded), folded, together(folded.size))[1]
     labels = [tuple(label for label, _ in side) for side in grouped]
     shown = Pair(names[0], names[1], pair.bits)
     return HeatMap(
@@ -367,6 +396,7 @@ def heat_map(release: Release, pair: Pair, errors: Errors | None = None) -> Heat
         beside,
         title,
         intervals=release.truth is None and beside is not None,
+        ranked=ranked,
     )
 
 
@@ -377,7 +407,7 @@ def quality(release: Release) -> Quality | None:
         return None
     one_way, covered, intervals = {}, 0, 0
     for name in release.schema.names:
-        bars = _bars(release.marginal([name]), truth.marginal([name]), group_shares(release))
+        bars = _bars(release.marginal([name]), truth.marginal([name]), group_shares(release), LEVEL)
         one_way[name] = 0.5 * math.fsum(abs(bar.estimate - (bar.truth or 0.0)) for bar in bars)
         for bar in bars:
             if bar.low is not None and bar.high is not None and bar.truth is not None:
@@ -408,13 +438,13 @@ def _with_intervals(bars: Sequence[Bar], shares: GroupShares) -> tuple[Bar, ...]
 
 
 def _bars(
-    marginal: Marginal, truth: Floats | None, shares: Shares | None = None
+    marginal: Marginal, truth: Floats | None, shares: Shares | None, level: float
 ) -> tuple[Bar, ...]:
     codes = [[i] for i in range(len(marginal.labels[0]))]
-    answered = None if shares is None else shares(marginal.attributes, [codes])
+    answered = None if shares is None else shares(marginal.attributes, [codes], level)
     low = high = None
     if marginal.standard_errors is not None:
-        low, high = normal_interval(marginal.frequencies, marginal.standard_errors)
+        low, high = normal_interval(marginal.frequencies, marginal.standard_errors, level)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
     bars = tuple(
         Bar(

@@ -35,6 +35,7 @@ from dither.notice import Notice, own_warnings, shown_epsilon
 from dither.release.call import Call, command, python_code
 from dither.release.charts import histogram_chart
 from dither.release.content import Kind, unanswerable
+from dither.release.figures import together
 from dither.release.folder import MANIFEST, reading, write_json
 from dither.release.pages import render_part
 from dither.release.query.answer import Answer
@@ -414,11 +415,15 @@ class NumberContent:
         """
         counts, errors, low, high = self.published_counts(release, consumer)
         figures = list(zip(consumer.labels, counts, errors, low, high, strict=True))
-        name, count, _, least, most = max(figures, key=lambda row: row[1])
+        # The largest of several noisy counts: its interval is one of intervals that hold together.
+        wide = self.published_counts(release, consumer, together(len(figures)))
+        ranked = list(zip(consumer.labels, *wide, strict=True))
+        name, count, error, least, most = max(ranked, key=lambda row: row[1])
+        shown, _, interval = rounded_counts(count, error, least, most)
         words = (
             f"Histogram for {consumer.name}, {len(figures)} bins. Largest: {name} with about "
-            f"{count:,.0f} people (95 % interval {least:,.0f} to {most:,.0f}). All figures are in "
-            "the table below."
+            f"{shown} people (95 % interval {interval}, also for the choice of the largest). All "
+            "figures are in the table below."
         )
         return {
             "name": consumer.name,
@@ -427,16 +432,20 @@ class NumberContent:
         }
 
     def published_counts(
-        self, release: Release, consumer: ConsumerHistogram
+        self, release: Release, consumer: ConsumerHistogram, level: float = 0.95
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """A consumer's counts, standard errors and intervals, as every question answers them."""
+        """A consumer's counts, standard errors and intervals, as every question answers them.
+
+        Counts are not negative and add up to all people, unlike the raw ones of `consumers`.
+        """
         if self.cells is not None and consumer.epsilon is None:
-            late = late_answer(self.cells, Consumer(consumer.name, tuple(consumer.edges.tolist())))
+            wanted = Consumer(consumer.name, tuple(consumer.edges.tolist()))
+            late = late_answer(self.cells, wanted, level)
             return late.estimates, late.standard_errors, late.low, late.high
         people = float(release.people)
         counts = norm_sub(consumer.estimates / max(people, 1.0)) * people
         low, high = normal_interval(
-            np.clip(consumer.raw, 0.0, people), consumer.standard_errors, 0.95
+            np.clip(consumer.raw, 0.0, people), consumer.standard_errors, level
         )
         low, high = np.clip(low, 0.0, counts), np.clip(high, counts, max(people, 0.0))
         return counts, consumer.standard_errors, low, high

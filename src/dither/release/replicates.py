@@ -406,4 +406,6 @@ def _diagnostics(source: Release | MethodRun) -> Diagnostics:
 
 def _learns_dependence(source: Release | MethodRun) -> bool:
     """Whether pairs were asked and used."""
-    return source.method != "independent" and not _diagnostics(source).fell_back
+    schema = source.campaign.schema if isinstance(source, MethodRun) else source.schema
+    alone = source.method == "independent" or len(schema) == 1
+    return not alone and not _diagnostics(source).fell_back

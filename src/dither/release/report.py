@@ -32,6 +32,7 @@ from dither.release.figures import (
     telling_attributes,
 )
 from dither.release.pages import counted, percent, render_page, render_part
+from dither.release.query.answer import figure_texts
 from dither.release.words import RESTS_ON, hidden_sentence, in_words
 
 if TYPE_CHECKING:
@@ -147,13 +148,15 @@ def table_report(release: Release) -> ReportBody:
         quality_rows=_quality_rows(found),
         distances=_distances(found),
         multiples=[
-            _small_multiple(_figure(release, name))
+            _small_multiple(_figure(release, name, ranked=True))
             for name in telling_attributes(release, pairs, MAX_MULTIPLES)
         ],
         cards=[attribute_card(figure, release.schema[figure.name].question) for figure in figures],
         intervals=any(bar.low is not None for figure in figures for bar in figure.bars),
         rest=len(rest),
-        compact=[_compact_card(_figure(release, name)) for name in rest[:COMPACT_ATTRIBUTES]],
+        compact=[
+            _compact_card(_figure(release, name, ranked=True)) for name in rest[:COMPACT_ATTRIBUTES]
+        ],
         graph=_graph(release, pairs) if pairs else None,
         maps=[_pair_card(heat_map(release, pair, errors)) for pair in pairs[:MAX_HEAT_MAPS]],
         manipulation=_manipulation(release.notes),
@@ -188,7 +191,7 @@ def table_report(release: Release) -> ReportBody:
 
 def attribute_card(figure: AttributeFigure, question: str = "") -> _Card:
     """The chart of an attribute with all its figures, and its question."""
-    values = f"Figures ({len(figure.table)} values)", *_values(figure.table, TABLE_ROWS)
+    values = f"Figures ({len(figure.table)} values)", *_values(figure, TABLE_ROWS)
     return _Card(figure.name, *values, attribute_chart(figure), figure.remark, question)
 
 
@@ -203,10 +206,12 @@ def shown_note(value: object) -> str:
     return shown if len(shown) <= 400 else f"{shown[:399]}…"
 
 
-def _figure(release: Release, name: str) -> AttributeFigure:
+def _figure(release: Release, name: str, *, ranked: bool = False) -> AttributeFigure:
     truth = None if release.truth is None else release.truth.marginal([name])
     marginal = release.marginal([name])
-    figure = attribute_figure(release.schema[name], marginal, truth, group_shares(release))
+    figure = attribute_figure(
+        release.schema[name], marginal, truth, group_shares(release), ranked=ranked
+    )
     if not marginal.reason or release.no_privacy:
         return figure
     return replace(figure, remark=f"{figure.remark} No interval: {marginal.reason}.".lstrip())
@@ -225,16 +230,20 @@ def _kind(release: Release) -> str:
 def _compact_card(figure: AttributeFigure) -> _Card:
     """One line that opens to the most frequent values."""
     largest = max(figure.table, key=lambda bar: bar.estimate)
-    line = f"{figure.name}: {len(figure.table)} values, most often {largest.label} ({percent(largest.estimate)})"
-    values = figure.table
-    if len(values) > COMPACT_ROWS:
-        values = tuple(sorted(values, key=lambda bar: -bar.estimate))
-    return _Card(figure.name, line, *_values(values, COMPACT_ROWS))
+    often, _ = figure_texts(largest.estimate, largest.low, largest.high, "share")
+    line = f"{figure.name}: {len(figure.table)} values, most often {largest.label} ({often})"
+    if len(figure.table) > COMPACT_ROWS:
+        values = tuple(sorted(figure.table, key=lambda bar: -bar.estimate))
+        figure = replace(figure, table=values)
+    return _Card(figure.name, line, *_values(figure, COMPACT_ROWS))
 
 
-def _values(bars: Sequence[Bar], most: int) -> tuple[list[str], list[list[str]]]:
+TOGETHER = "Intervals, together 95 %"
+
+
+def _values(figure: AttributeFigure, most: int) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table: the first values and, in one line, the others."""
-    shown, rest = list(bars[:most]), bars[most:]
+    shown, rest = list(figure.table[:most]), figure.table[most:]
     if rest:
         truth = None if rest[0].truth is None else sum(bar.truth or 0.0 for bar in rest)
         shown.append(
@@ -245,18 +254,15 @@ def _values(bars: Sequence[Bar], most: int) -> tuple[list[str], list[list[str]]]
     head = [
         "Value",
         "Estimate",
-        *(["95 % interval"] if has_interval else []),
+        *([TOGETHER if figure.ranked else "95 % interval"] if has_interval else []),
         *(["Truth"] if has_truth else []),
     ]
     rows = []
     for bar in shown:
-        row = [bar.label, percent(bar.estimate)]
+        estimate, interval = figure_texts(bar.estimate, bar.low, bar.high, "share")
+        row = [bar.label, estimate]
         if has_interval:
-            row.append(
-                ""
-                if bar.low is None or bar.high is None
-                else f"{100 * bar.low:.2f} – {100 * bar.high:.2f} %"
-            )
+            row.append("" if bar.low is None else interval)
         if has_truth:
             row.append("" if bar.truth is None else percent(bar.truth))
         rows.append(row)
@@ -312,7 +318,8 @@ def _small_multiple(figure: AttributeFigure) -> tuple[str, Markup]:
     shown = [bar for bar in figure.bars if bar in largest]
     return figure.name, bar_chart(
         shown,
-        f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values.",
+        f"{figure.name} at a glance: the {len(shown)} most frequent of {len(figure.table)} values."
+        + (" The intervals hold together." if any(bar.low is not None for bar in shown) else ""),
     )
 
 
@@ -338,16 +345,20 @@ def _pair_card(heat: HeatMap) -> _PairCard:
     )
     head = [f"{heat.pair.first} · {heat.pair.second}", "Estimate"]
     if heat.beside is not None:
-        head.append("±" if heat.intervals else "Truth")
+        head.append("± (all together)" if heat.intervals else "Truth")
+    beside = heat.ranked if heat.intervals else heat.beside
     rows = []
     for flat in np.argsort(-heat.estimate, axis=None, kind="stable")[:CELL_ROWS]:
         i, j = divmod(int(flat), heat.estimate.shape[1])
-        row = [f"{heat.rows[i]} · {heat.columns[j]}", percent(float(heat.estimate[i, j]))]
-        if heat.beside is not None:
-            row.append(
-                ("±\N{NO-BREAK SPACE}" if heat.intervals else "")
-                + percent(float(heat.beside[i, j]))
-            )
+        label, share = f"{heat.rows[i]} · {heat.columns[j]}", float(heat.estimate[i, j])
+        row = [label, percent(share)]
+        if beside is not None and not heat.intervals:
+            row.append(percent(float(beside[i, j])))
+        elif beside is not None:
+            half = float(beside[i, j])
+            # The half-width with two digits, and the share with as many decimals.
+            row = [label, figure_texts(share, share - half, share + half, "share")[0]]
+            row.append(f"± {figure_texts(half, -half, half, 'share')[0]}")
         rows.append(row)
     charts = list(zip(captions, heat_charts(heat), strict=False))
     return _PairCard(heat.pair, charts, head, rows, heat.intervals)

@@ -339,7 +339,7 @@ def _check_state(folder: Path, call: Call, schema: Schema, state: bytes | None) 
     facts, _ = unpack(state)
     if schema_from_json(facts["schema"]).fingerprint != schema.fingerprint:
         raise mixed(folder, _STATE, "schema.json")
-    if (facts["method"], facts["epsilon"]) != (call.method, call.epsilon):
+    if (facts["method"], facts["epsilon"]) != (call.fitted_method, call.epsilon):
         raise mixed(folder, MANIFEST, _STATE)
 
 

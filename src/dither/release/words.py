@@ -209,7 +209,7 @@ def readers_sentence(central: CentralGuarantee, *, simulated: bool, pooled: bool
 
 
 def _readers_sentence(central: CentralGuarantee, *, simulated: bool) -> str:
-    start = "In a collection run with this plan, whoever" if simulated else "Whoever"
+    start = "In a collection run with this plan, a reader who" if simulated else "A reader who"
     known = central.known
     if known.delta == 0:
         return (
@@ -271,11 +271,13 @@ def _bound(data: JsonMapping) -> Bound:
 def noise_sentence(seed: int | None, *, simulated: bool) -> str:
     """The source of the noise, and whether it can be drawn again."""
     if not simulated:
-        return "Drawn by the participants' own devices; whoever ran the collection never had it."
+        return (
+            "Drawn by the participants' own devices; the organiser of the collection never had it."
+        )
     if seed is None:
         return "Not replayable: it came from the operating system, and nothing recorded can draw it again."
     return (
-        "Replayable: whoever knows the seed can draw it again and take it off, so this release is as confidential as the table "
+        "Replayable: anyone who knows the seed can draw it again and remove it, so this release is as confidential as the table "
         "it was made from."
     )
 

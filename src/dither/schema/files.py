@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +66,19 @@ _SUFFIXES: tuple[_Suffix, ...] = get_args(_Suffix)
 _PACKED = ".gz"
 
 
+def _listed(option: str, names: object) -> tuple[str, ...]:
+    """The texts of an option; a single text is a list of one."""
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Iterable) or not all(isinstance(name, str) for name in names):
+        raise ParameterError(
+            f"{option} takes a list of texts, such as {option}=['a', 'b'], not {names!r}",
+            where=option,
+            value=names,
+        )
+    return tuple(names)
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """How a table is read: which columns, and how a CSV file is written.
@@ -106,7 +119,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         for name in ("columns", "drop", "keep", "missing"):
             if (names := getattr(self, name)) is not None:
-                object.__setattr__(self, name, tuple(names))
+                object.__setattr__(self, name, _listed(name, names))
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '\r\n"'):
             raise ParameterError(
                 f"a delimiter is one character, not {self.delimiter!r}", where="delimiter"

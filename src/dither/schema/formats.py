@@ -79,6 +79,7 @@ class NumberFormat:
         digits: Digits after the decimal mark.
         fixed: Whether they are written if they are zero.
         suffix: Text after the number, such as "%".
+        accounting: Whether numbers below zero are written in parentheses.
     """
 
     prefix: str = ""
@@ -87,13 +88,15 @@ class NumberFormat:
     digits: int = 0
     fixed: bool = True
     suffix: str = ""
+    accounting: bool = False
 
     @property
     def example(self) -> str:
         """The format as schema files write it."""
         whole = f"1{self.thousands}234" if self.thousands else "0"
         fraction = ("0" if self.fixed else "#") * self.digits
-        return f"{self.prefix}{whole}{self.decimal if fraction else ''}{fraction}{self.suffix}"
+        text = f"{self.prefix}{whole}{self.decimal if fraction else ''}{fraction}{self.suffix}"
+        return f"({text})" if self.accounting else text
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -107,14 +110,16 @@ class NumberFormat:
 
     def read(self, text: str) -> float | None:
         """The number that a text writes; None if it is not in this format."""
-        match = self._pattern.fullmatch(text.strip())
-        if match is None or (match[1] and match[2]):
+        bare = _without_parentheses(text) if self.accounting else None
+        match = self._pattern.fullmatch((text if bare is None else bare).strip())
+        signs = "" if match is None else match[1] + match[2]
+        if match is None or len(signs) > (bare is None):
             return None
         digits = match[3].replace(self.thousands, "") if self.thousands else match[3]
         number = float(digits.replace(self.decimal, "."))
         if math.isinf(number):
             return None
-        return -number if "-" in (match[1], match[2]) else number
+        return -number if bare is not None or "-" in signs else number
 
     def write(self, number: float) -> str:
         """The number as text, rounded to the digits of the format."""
@@ -125,6 +130,8 @@ class NumberFormat:
         whole = whole.replace(",", self.thousands)
         sign = "-" if number < 0 and text.strip("0,.") else ""
         decimals = f"{self.decimal}{fraction}" if fraction else ""
+        if self.accounting and sign:
+            return f"({self.prefix}{whole}{decimals}{self.suffix})"
         return f"{sign}{self.prefix}{whole}{decimals}{self.suffix}"
 
 
@@ -269,7 +276,8 @@ def _has_controls(text: str) -> bool:
 
 
 def _parse_number(name: str, text: str) -> NumberFormat:
-    match = _EXAMPLE.fullmatch(text)
+    bare = _without_parentheses(text)
+    match = _EXAMPLE.fullmatch(text if bare is None else bare)
     wrong = SchemaError(
         f"attribute {name!r}: format {text!r} is not a number such as $1,234.00 or 0.0%",
         where=name,
@@ -279,14 +287,15 @@ def _parse_number(name: str, text: str) -> NumberFormat:
         raise wrong
     prefix, suffix, fraction = match["prefix"], match["suffix"], match["fraction"] or ""
     thousands = match["sep"] or ""
-    signs = any(sign in prefix + suffix for sign in "+-")
+    signs = any(sign in prefix + suffix for sign in "+-()")
     if signs or max(len(prefix), len(suffix)) > _MAX_AFFIX or fraction[:1] == thousands != "":
         raise wrong
     digits = fraction[1:]
     if "#" in digits and "0" in digits:
         raise wrong
     decimal = fraction[:1] or ("," if thousands == "." else ".")
-    return NumberFormat(prefix, thousands, decimal, len(digits), "#" not in digits, suffix)
+    fixed = "#" not in digits
+    return NumberFormat(prefix, thousands, decimal, len(digits), fixed, suffix, bare is not None)
 
 
 def _parse_moment(name: str, kind: _MomentKind, text: str) -> MomentFormat:
@@ -326,6 +335,12 @@ class Ambiguous(Exception):
     """Day and month of a column's dates cannot be told apart; holds an example."""
 
 
+def _without_parentheses(text: str) -> str | None:
+    """What parentheses around a whole text hold; None if there are none."""
+    text = text.strip()
+    return text[1:-1] if text[:1] == "(" and text[-1:] == ")" else None
+
+
 def detect_number(texts: Sequence[str], *, codes: bool = True) -> NumberFormat | None:
     """The format of texts that are all numbers; None for other texts.
 
@@ -335,12 +350,14 @@ def detect_number(texts: Sequence[str], *, codes: bool = True) -> NumberFormat |
     """
     if not texts:
         return None
-    first = _split(texts[0])
+    inside = [_without_parentheses(text) for text in texts]
+    bare = [text if inner is None else inner for text, inner in zip(texts, inside, strict=True)]
+    first = _split(bare[0])
     if first is None:
         return None
     prefix, suffix = first[0], first[2]
     bodies: list[str] = []
-    for text in texts:
+    for text in bare:
         parts = _split(text)
         if parts is None or (parts[0], parts[2]) != (prefix, suffix):
             return None
@@ -348,7 +365,11 @@ def detect_number(texts: Sequence[str], *, codes: bool = True) -> NumberFormat |
     inner = _inner_format(bodies)
     if inner is None:
         return None
-    form = replace(inner, prefix=prefix, suffix=suffix)
+    # Codes such as (1) to (5) are no numbers below zero.
+    accounting = any(text is not None for text in inside)
+    if accounting and None not in inside:
+        return None
+    form = replace(inner, prefix=prefix, suffix=suffix, accounting=accounting)
     if (codes and form == NumberFormat()) or form.digits > _MAX_DIGITS:
         return None
     # Hundreds of digits are no number.

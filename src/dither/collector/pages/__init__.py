@@ -25,15 +25,18 @@ from dither.collector.pages.answers import (
 from dither.collector.pages.assets import asset, assets
 from dither.collector.pages.campaigns import campaign_routes
 from dither.collector.pages.console import Console, add_console
-from dither.collector.pages.new_campaign import new_campaign_routes
+from dither.collector.pages.new_campaign import editor_routes
+from dither.collector.pages.outlook import Planner
 from dither.collector.pages.participant import (
     lines,
     participant_routes,
+    preview_page,
     shown_closing,
     title_in_language,
 )
 from dither.collector.pages.releases import release_pages
 from dither.collector.problems import cause_of
+from dither.collector.spec import CampaignSpec
 from dither.collector.store import State
 from dither.errors import DitherError
 from dither.languages import LANGUAGES, language, speaking
@@ -53,8 +56,13 @@ def add_pages(app: FastAPI, collector: Collector) -> None:
     app.include_router(release_pages(collector))
     console = Console(collector)
     add_console(app, console)
-    app.include_router(new_campaign_routes(console))
-    app.include_router(campaign_routes(console))
+    planner = Planner()
+
+    def participants_page(campaign: str, spec: CampaignSpec, preview: str) -> Response:
+        return preview_page(collector, campaign, spec, preview)
+
+    app.include_router(editor_routes(console, planner, participants_page))
+    app.include_router(campaign_routes(console, planner))
     _answer_browsers(app)
 
 
@@ -122,7 +130,9 @@ def _home_routes(collector: Collector) -> APIRouter:
             each for each in live.values() if each.spec.listed and each.stored.state is State.OPEN
         ]
         released = [
-            live[campaign] for campaign in collector.publications.public() if campaign in live
+            live[campaign]
+            for campaign in collector.publications.public(listed=True)
+            if campaign in live
         ]
         with speaking(language_of(request)):
             return page(

@@ -43,7 +43,7 @@ SECURITY = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
 
-_DEFAULTS: dict[str, Any] = {"bar": (), "choices": (), "session": None, "said": ""}
+_DEFAULTS: dict[str, Any] = {"bar": (), "choices": (), "view": "", "session": None, "said": ""}
 
 
 def page(

@@ -36,7 +36,7 @@ from dither.collector.pages.progress import answers, question_of
 from dither.display import Bar, bar_chart
 from dither.languages import gettext as _
 from dither.release.query import Answer, AnswerTable
-from dither.release.query.answer import AnswerRow, Unit, interval_heading, shown
+from dither.release.query.answer import AnswerRow, Unit, figure_texts, interval_heading
 from dither.schema import Attribute, Schema
 
 # Values of one attribute as boxes; more are shown as a list.
@@ -447,10 +447,10 @@ def _shown_rows(rows: Sequence[AnswerRow], reason: str, unit: Unit) -> list[_Sho
 
 
 def _row(row: AnswerRow, reason: str, unit: Unit) -> _ShownRow:
-    about, estimate = _about(row), shown(row.estimate, unit)
+    about = _about(row)
+    estimate, interval = figure_texts(row.estimate, row.low, row.high, unit)
     if row.low is None or row.high is None:
-        return _ShownRow(about, estimate, "none", reason)
-    interval = f"{shown(row.low, unit)} to {shown(row.high, unit)}"
+        return _ShownRow(about, estimate, interval, reason)
     if unit != "share":
         return _ShownRow(about, estimate, interval, "")
     if row.low <= 0.0:

@@ -21,10 +21,13 @@ from dither.collector.keys import Session
 from dither.collector.live import Progress as Counted
 from dither.collector.pages.answers import SECURITY, origin_for_operators
 from dither.collector.pages.console import Console, Form, go
+from dither.collector.pages.outlook import Planner, Width
 from dither.collector.pages.progress import Rates, progress_of, question_of, title_of
 from dither.collector.pages.progress import answers as spoken_answers
 from dither.collector.problems import Problem
-from dither.errors import DitherError
+from dither.collector.store import State
+from dither.errors import DitherError, StateError
+from dither.languages import LANGUAGES
 from dither.notice import weak_protection
 
 
@@ -63,6 +66,14 @@ _DANGERS = {
         ),
         "Publish it",
     ),
+    "delete": _Danger(
+        "Delete the campaign?",
+        (
+            "Its link stops working, and its tickets too. It was never open, so there are no answers.",
+            "It cannot be brought back. Duplicate it first if you want to change the questions.",
+        ),
+        "Delete it",
+    ),
     "unpublish": _Danger(
         "Hide the release?",
         (
@@ -73,12 +84,21 @@ _DANGERS = {
     ),
 }
 
+_STATES = {
+    "draft": "not open yet",
+    "open": "open",
+    "closing": "closing",
+    "closed": "closed",
+    "collected": "all answers in",
+    "finalised": "release made",
+}
+
 _SAID = {
     "open": "The campaign is open and takes answers.",
     "reopen": "The closing is taken back; the round takes answers again.",
     "close-round": "The round is closed.",
-    "finalising": "The release is being made.",
-    "publishing": "The release is being published.",
+    "finalising": "The release is being made. This page shows when it is done.",
+    "publishing": "The release is being published. This page shows when it is done.",
     "unpublish": "The release is hidden.",
     "created": "The campaign is made.",
 }
@@ -141,8 +161,8 @@ class _Fits:
 class _CampaignPages:
     """The content of the routes below."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, planner: Planner) -> None:
+        self.console, self.planner = console, planner
         self.collector = console.collector
         self.rates, self.fits = Rates(), _Fits()
 
@@ -160,7 +180,12 @@ class _CampaignPages:
         shown = [progress_of(find(each.campaign), each, self.rates) for each in counted]
         order = ["open", "closing", "draft", "collected", "finalised"]
         shown.sort(key=lambda p: (order.index(p.state.value), p.title.lower()))
-        return {"campaigns": shown, "published": set(self.collector.publications.public())}
+        return {
+            "campaigns": shown,
+            "published": set(self.collector.publications.public()),
+            "drafts": self.collector.store.drafts.all(),
+            "names": _STATES,
+        }
 
     async def one(self, campaign: str) -> dict[str, Any]:
         """Return the current state of a campaign."""
@@ -171,9 +196,18 @@ class _CampaignPages:
     def _one(self, counted: Counted) -> dict[str, Any]:
         campaign = counted.campaign
         live = self.collector.campaigns.current(campaign)
+        progress = progress_of(live, counted, self.rates)
+        forecast: dict[str, Width | str | None] = {"now": None, "aimed": None}
+        if live.stored.state in (State.DRAFT, State.OPEN, State.CLOSING):
+            later = self.planner.width_later
+            forecast["aimed"] = later(live.spec, live.spec.participants)
+            people = progress.reports or live.spec.participants
+            forecast["now"] = later(live.spec, people)
         return {
             "live": live,
-            "progress": progress_of(live, counted, self.rates),
+            "progress": progress,
+            "names": _STATES,
+            **forecast,
             "published": self.collector.publications.is_public(campaign),
             "fit": self.fits.find(campaign),
         }
@@ -195,6 +229,8 @@ class _CampaignPages:
             weak=weak_protection(live.spec.epsilon),
             link=link,
             code=_qr_code(link),
+            recipients=_recipients(live),
+            languages=[LANGUAGES[code] for code in live.spec.languages],
             questions=[
                 (question_of(a), a.help, spoken_answers(a)[:12], a.cardinality)
                 for a in live.spec.schema
@@ -211,6 +247,9 @@ class _CampaignPages:
         if action in LONG:
             self.fits.begin(campaign, action, work)
             return go(f"/console/c/{campaign}?said={LONG[action]}")
+        if action == "delete":
+            await run_in_threadpool(work)
+            return go("/console")
         try:
             await run_in_threadpool(work)
         except Problem:
@@ -219,20 +258,26 @@ class _CampaignPages:
             return await self.show(request, form.session, campaign, str(error))
         return go(f"/console/c/{campaign}?said={action}")
 
+    def _delete_unopened(self, campaign: str) -> None:
+        """Delete a campaign that was never open; others are deleted on the command line."""
+        if self.collector.campaigns.current(campaign).stored.state is not State.DRAFT:
+            raise StateError(f"campaign {campaign} was open; 'dither campaign delete' deletes it")
+        self.collector.campaigns.delete(campaign)
+
     def _work(self, form: Form, campaign: str, action: str) -> Callable[[], object]:
         campaigns, who = self.collector.campaigns, form.session.principal.name
         number = _whole(form.text("round"), 0)
         rows = _whole(form.text("rows"), None)
+        listed = form.text("listed") == "yes"
+        publications = self.collector.publications
         steps: dict[str, tuple[str, Callable[[], object]]] = {
             "open": ("open", lambda: campaigns.open(campaign)),
             "reopen": ("open", lambda: campaigns.open(campaign)),
             "close-round": ("close-round", lambda: campaigns.close_round(campaign, number or 0)),
             "finalise": ("finalise", lambda: campaigns.finalise(campaign, rows)),
-            "publish": ("publish-release", lambda: self.collector.publications.publish(campaign)),
-            "unpublish": (
-                "unpublish-release",
-                lambda: self.collector.publications.unpublish(campaign),
-            ),
+            "publish": ("publish-release", lambda: publications.publish(campaign, listed)),
+            "unpublish": ("unpublish-release", lambda: publications.unpublish(campaign)),
+            "delete": ("delete", lambda: self._delete_unopened(campaign)),
         }
         if action not in steps:
             raise Problem("not-found", "there is no such step")
@@ -245,10 +290,21 @@ class _CampaignPages:
         return work
 
 
-def campaign_routes(console: Console) -> APIRouter:
+def _recipients(live: Live) -> list[tuple[str, str]]:
+    """Return who receives a histogram of a number, and its bins in words."""
+    out = []
+    for entry in live.spec.consumers or []:
+        assert isinstance(entry, dict)  # as `begin` completed them
+        edges = entry["edges"]
+        words = f"{len(edges) - 1} bins from {edges[0]:,.15g} to {edges[-1]:,.15g}"
+        out.append((entry["name"], words))
+    return out
+
+
+def campaign_routes(console: Console, planner: Planner) -> APIRouter:
     """Return the routes of the list, a campaign's page and its steps."""
     routes = APIRouter(include_in_schema=False)
-    pages = _CampaignPages(console)
+    pages = _CampaignPages(console, planner)
     signed_in, sent = Depends(console.session), Depends(console.form)
 
     @routes.get("/console")

@@ -186,6 +186,7 @@ def _clear_cookie(request: Request, response: Response) -> None:
 
 
 _AUDIT_PAGE = 100  # entries
+_DRAFT_PATH = re.compile(r"/console/drafts/[0-9a-f]{32}")
 _CONSOLE_PATH = re.compile(r"/console(/[a-z0-9/-]*)?")
 _MAX_KEY = 1024  # characters
 
@@ -204,7 +205,9 @@ def _console_path(wanted: str) -> str:
 async def _ask_to_sign_in(request: Request, error: Exception) -> Response:
     """Answer a request without a session by the sign-in page."""
     wanted = error.wanted if isinstance(error, _SignInNeeded) else "/console"
-    return _sign_in_page(wanted if request.method == "GET" else "/console", status=401)
+    # After signing in, the page of a draft sends again what its window still holds.
+    returns = request.method == "GET" or _DRAFT_PATH.fullmatch(wanted)
+    return _sign_in_page(wanted if returns else "/console", status=401)
 
 
 def _signing_routes(console: Console) -> APIRouter:

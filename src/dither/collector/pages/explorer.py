@@ -62,7 +62,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Card:
-    """One chart with its table. `attribute` is the attribute of a distribution."""
+    """One chart with its table.
+
+    `attribute` is the attribute of a distribution, `other_sort` the other order of its values:
+    "size", "order", or empty if there is one order only.
+    """
 
     title: str
     chart: Markup
@@ -70,7 +74,7 @@ class Card:
     attribute: str = ""
     left: int = 0
     density: bool = False
-    sortable: bool = False
+    other_sort: str = ""
 
 
 def cards(explored: Explored, view: View, schema: Schema, sort: str = "") -> list[Card]:
@@ -163,7 +167,10 @@ def points(cell: Cell) -> Shown:
 
 
 def _signed(value: float, digits: int) -> str:
-    sign = "\N{MINUS SIGN}" if round(value, digits) < 0 else "+"
+    rounded = round(value, digits)
+    if rounded == 0:
+        return decimal(0.0, digits)
+    sign = "\N{MINUS SIGN}" if rounded < 0 else "+"
     return f"{sign}{decimal(abs(value), digits)}"
 
 
@@ -224,7 +231,8 @@ def _distribution_card(panel: Panel, schema: Schema, sort: str) -> Card:
             marks=[_spoken(words[i], cells[i], "share") for i in drawn],
         )
     left = len(cells) - len(drawn)
-    return Card(title, chart, table, attribute.name, left, sortable=len(cells) > 2)
+    other = "order" if by_size else "size"
+    return Card(title, chart, table, attribute.name, left, other_sort=other * (len(cells) > 2))
 
 
 def _histogram(

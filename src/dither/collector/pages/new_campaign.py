@@ -1,385 +1,345 @@
-"""The form for a new campaign: texts, a schema from the form or a file, and the planner.
+"""The form for a campaign: a draft that is saved while it is typed, its preview and its planner.
 
-It works without scripts: every button sends the whole form, which comes back with one card
-more or less. With scripts, the planner updates as the operator types.
+It works without scripts: every button sends the whole form, which is saved and comes back.
+With scripts, cards are changed in the page and the draft is saved every few seconds.
 
-The planner's figures come from `dither.planner`. `Planner` limits their cost: one forecast
-at a time in a process, a cache of the latest, and no answer to a request of a browser that
-has sent a newer one.
+A draft is saved over the version from which it was read. If somebody else saved or deleted
+it meanwhile, what was typed continues as a copy under another address.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 import tempfile
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass, field, replace
-from math import ceil, floor, log10
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends
-from markupsafe import Markup
+from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
+from dither.collector.drafts import Draft
 from dither.collector.keys import Session
+from dither.collector.pages.answers import SECURITY, missing
+from dither.collector.pages.campaign_form import (
+    FIGURES,
+    CampaignForm,
+    change_cards,
+    fields_of,
+    is_field,
+)
 from dither.collector.pages.console import Console, Form, go
+from dither.collector.pages.outlook import Outlook, Planner
 from dither.collector.pages.schema_form import (
+    BLANK_CARD,
     KINDS,
     PERIOD_NAMES,
-    SchemaForm,
-    read_cards,
+    plain_numbers,
     show_schema,
 )
 from dither.collector.questions import Questions
-from dither.display import WIDTH, drawing, label, number, path, short_number, text_width
-from dither.errors import DitherError, ParameterError, SchemaError
+from dither.collector.rounds import announcement, open_round
+from dither.collector.spec import CampaignSpec, NewCampaign
+from dither.collector.store import State, StoredCampaign, StoredRound
+from dither.errors import DitherError
+from dither.languages import LANGUAGES
 from dither.methods import DEFAULT, METHODS
-from dither.notice import REASON_EPSILON
-from dither.planner import (
-    BASELINE,
-    Forecast,
-    assumed_dependence,
-    forecast,
-    predict,
-    reference_population,
-)
-from dither.release.charts import FOOT, HEAD, HEIGHT, Axis
 from dither.release.pages import sentence
 from dither.schema import Schema, schema_from_json
 from dither.schema.infer import LEAK_WARNING
-from dither.types import JsonObject
 
-EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-_SPAN = (0.1, 0.3, 1.0, 3.0, 10.0)  # around the number of participants that was typed
-_KEPT = 32
-MAX_CODES = 4_000  # of all attributes together; a forecast of more is too slow for a form
-MAX_ATTRIBUTES = 40
-
-
-@dataclass(frozen=True)
-class _Outlook:
-    """The forecast next to the form.
-
-    Attributes:
-        expected: The forecast for the given numbers.
-        curves: For each epsilon, pairs of participants and one-way error.
-    """
-
-    expected: Forecast
-    curves: tuple[tuple[float, tuple[tuple[int, float], ...]], ...]
-
-    @property
-    def enough(self) -> str:
-        """The verdict in words."""
-        pairs = self.expected.recommendation != BASELINE
-        error = self.single
-        if error > 0.25:
-            return "Not enough, not even for single questions. Ask more people or fewer questions, or allow a larger epsilon."
-        if not pairs:
-            return "Enough for each question by itself, not for how answers go together."
-        return "Enough for each question and for how answers go together."
-
-    @property
-    def single(self) -> float:
-        """The error to expect of one question's distribution."""
-        found = next(m for m in self.expected.methods if m.name == self.expected.recommendation)
-        return found.tvd[1]
-
-    @property
-    def why(self) -> str:
-        """What the recommended method does."""
-        return METHODS[self.expected.recommendation].summary
+_ID = re.compile("[0-9a-f]{32}")
+_CARDS = re.compile(r"(add|up|down|copy|remove)-([ac])(\d{0,3})", re.ASCII)
+# A page that shows participants a campaign: the campaign's id, its specification, and the
+# address of the announcement where it is not the campaign's own.
+ParticipantPage = Callable[[str, CampaignSpec, str], Response]
 
 
-class Planner:
-    """Looks ahead, one forecast at a time."""
+class Editor:
+    """Drafts, and the page on which one is edited."""
 
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._guard = threading.Lock()
-        self._kept: OrderedDict[tuple[str, int, float], _Outlook] = OrderedDict()
-        self._latest: dict[str, int] = {}
+    def __init__(self, console: Console, planner: Planner) -> None:
+        self.console, self.planner = console, planner
+        self.store = console.collector.store
 
-    def outlook(
-        self, asker: str, schema: Schema, participants: int, epsilon: float
-    ) -> _Outlook | None:
-        """Return the forecast, or None if the same asker has sent a newer request."""
-        key = (schema.fingerprint, participants, epsilon)
-        with self._guard:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            mine = self._latest[asker] = self._latest.get(asker, 0) + 1
-            while len(self._latest) > 1000:
-                self._latest.pop(next(iter(self._latest)))
-        if len(schema) > MAX_ATTRIBUTES or sum(schema.cardinalities) > MAX_CODES:
-            raise DitherError(
-                "this schema is too large to look ahead while you type; use 'dither plan' on the command line"
-            )
-        with self._turn:
-            with self._guard:
-                if self._latest.get(asker, mine) != mine:
-                    return None
-            found = _outlook(schema, participants, epsilon)
-        with self._guard:
-            self._kept[key] = found
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        return found
-
-
-def _outlook(schema: Schema, participants: int, epsilon: float) -> _Outlook:
-    expected = forecast(schema, participants, epsilon, repeats=1)
-    population = reference_population(schema, assumed_dependence(schema))
-    people = [max(10, round(participants * times)) for times in _SPAN]
-    curves = []
-    for each in dict.fromkeys(sorted((*EPSILONS, epsilon))):
-        found = [(n, predict(BASELINE, population, n, each)) for n in people]
-        points = tuple((n, prediction.tvd[1]) for n, prediction in found if 1 in prediction.tvd)
-        if points:
-            curves.append((each, points))
-    return _Outlook(expected, tuple(curves))
-
-
-def _outlook_chart(outlook: _Outlook) -> Markup:
-    """One line for each epsilon, errors and participants both on a scale of tens; the chosen one stands out."""
-    spots = sorted({n for _, points in outlook.curves for n, _ in points})
-    errors = [max(error, 1e-6) for _, points in outlook.curves for _, error in points]
-    low, high = floor(log10(min(errors))), ceil(log10(max(errors)))
-    up = Axis(low, max(high, low + 1), HEIGHT - FOOT, HEAD)
-    left = max(text_width(_percent(power)) for power in (low, high)) + 10
-    across = Axis(log10(spots[0]), log10(spots[-1]), left, WIDTH - 44)
-    lines, grid, words = "", "", label(0, 13, "error of one question")
-    for power in range(low, max(high, low + 1) + 1):
-        grid += f"M{number(across.start)} {number(up(power))}H{number(across.end)}"
-        words += label(across.start - 6, up(power) + 4, _percent(power), "e")
-    for epsilon, points in outlook.curves:
-        places = [
-            f"{number(across(log10(n)))} {number(up(log10(max(error, 1e-6))))}"
-            for n, error in points
-        ]
-        lines += path(
-            "reach" if epsilon == outlook.expected.epsilon else "curve", "M" + "L".join(places)
+    def show(
+        self, session: Session, draft: Draft, fault: str = "", note: str = "", **seen: Any
+    ) -> Response:
+        """Render the form; every field as it was typed."""
+        fields = draft.fields
+        form = CampaignForm.read(lambda name: fields.get(name, ""))
+        response = self.console.page(
+            "new_campaign.html",
+            session,
+            "/console/new",
+            title=form.title or "New campaign",
+            scripts=("editor.js",),
+            draft=draft,
+            form=form,
+            kinds=KINDS,
+            periods=PERIOD_NAMES,
+            figures=FIGURES,
+            languages=LANGUAGES,
+            methods=METHODS,
+            default_method=DEFAULT,
+            blank_card=BLANK_CARD,
+            fault=fault,
+            note=note,
+            **{"outlook": None, "plan_fault": "", **seen},
         )
-    for n in spots[::2]:
-        words += label(across(log10(n)), up.start + 17, short_number(n), "m")
-    words += label((across.start + across.end) / 2, up.start + 34, "participants", "m") + _ends(
-        outlook, across.end, up
-    )
-    spoken = (
-        f"Expected error of one question's distribution against the number of participants, a line for each epsilon from "
-        f"{outlook.curves[0][0]:g} to {outlook.curves[-1][0]:g}. The table below has every figure."
-    )
-    return drawing(WIDTH, HEIGHT, spoken, f"{path('rule', grid)}{lines}<g>{words}</g>")
+        response.status_code = 422 if fault else 200
+        return response
 
+    def save(self, draft: Draft, copied: bool = False) -> Draft:
+        """Store the next version of a draft, or a copy if another version is stored."""
+        today = datetime.fromtimestamp(self.store.now(), UTC).date().isoformat()
+        title = draft.fields.get("title", "").strip() or "Without a title"
+        changed = replace(draft, title=title[:200], changed=today, version=draft.version + 1)
+        if self.store.drafts.save(changed):
+            return changed
+        assert not copied, "a random id is taken"
+        return self.save(_fresh(draft.fields), copied=True)
 
-def _percent(power: int) -> str:
-    return f"{10.0 ** (power + 2):g} %"
+    def find(self, draft: str) -> Draft:
+        """Return a draft; an empty one of that id if it is not stored."""
+        found = self.store.drafts.find(draft)
+        return found or Draft(draft, "", "", 0, {})
 
+    async def look_ahead(self, form: Form, fields: dict[str, str]) -> dict[str, Any] | None:
+        """Return the planner's content, or None if the same browser has sent a newer request."""
 
-def _ends(outlook: _Outlook, x: float, up: Axis) -> str:
-    """The epsilon of each line at its end, where there is room between one and the next; the chosen one first."""
-    out: str = ""
-    taken: list[float] = []
-    for epsilon, points in sorted(
-        outlook.curves, key=lambda curve: curve[0] != outlook.expected.epsilon
-    ):
-        y = up(log10(max(points[-1][1], 1e-6))) + 4
-        if all(abs(y - other) >= 12 for other in taken):
-            out += label(x + 5, y, f"ε {epsilon:g}")
-            taken.append(y)
-    return out
+        def look() -> Outlook | None:
+            draft = CampaignForm.read(lambda name: fields.get(name, "").strip())
+            asker = form.session.csrf
+            return self.planner.outlook(asker, draft.spec(), draft.wanted, draft.solve_for)
 
-
-_WORDS = ("title", "purpose", "epsilon_reason", "contact", "closes")
-_PREFIX = "remove-"
-# Share of participants held out from the fit to estimate its error, as on the command line.
-_HOLDOUT = 0.05
-
-
-@dataclass(frozen=True)
-class _Draft:
-    """The form as it was sent: all fields as text, and the cards of the schema."""
-
-    title: str = ""
-    purpose: str = ""
-    epsilon_reason: str = ""
-    contact: str = ""
-    closes: str = ""
-    closes_at_reports: str = ""
-    epsilon: str = "2"
-    participants: str = "10000"
-    method: str = ""
-    participation: str = "open"
-    assignment: str = "arrival"
-    listed: str = ""
-    schema: SchemaForm = field(default_factory=SchemaForm)
-
-    def description(self, draft: bool) -> JsonObject:
-        """Return the request of the HTTP API that creates the campaign."""
-        out: JsonObject = {
-            "schema": self.schema.schema().to_json(),
-            "epsilon": self.number("epsilon"),
-            "participants": self.whole("participants"),
-            "method": self.method or DEFAULT,
-            "participation": self.participation,
-            "assignment": self.assignment,
-            "holdout": _HOLDOUT,
-            "listed": self.listed == "yes",
-            "draft": draft,
-        }
-        out |= {name: text for name in _WORDS if (text := getattr(self, name))}
-        if self.closes_at_reports:
-            out["closes_at_reports"] = self.whole("closes_at_reports")
-        return out
-
-    def check_reason(self) -> None:
-        """Require a reason for participants if epsilon is above 8."""
-        if self.number("epsilon") > REASON_EPSILON and not self.epsilon_reason.strip():
-            raise ParameterError(
-                f"an epsilon above {REASON_EPSILON:g} needs a reason that participants read",
-                where="epsilon_reason",
-            )
-
-    def number(self, name: str) -> float:
-        """Return a field as a number."""
         try:
-            return float(getattr(self, name))
-        except ValueError:
-            raise SchemaError(
-                f"{name}: {getattr(self, name)!r} is not a number", where=name
-            ) from None
+            outlook = await run_in_threadpool(look)
+        except DitherError as error:
+            return {"outlook": None, "plan_fault": str(error)}
+        return None if outlook is None else {"outlook": outlook, "plan_fault": ""}
 
-    def whole(self, name: str) -> int:
-        """Return a field as a positive whole number."""
-        number = self.number(name)
-        if not number.is_integer() or not 0 < number < 2**53:
-            raise SchemaError(
-                f"{name}: {getattr(self, name)!r} is not a whole number above 0", where=name
-            )
-        return int(number)
+    async def open(self, form: Form, draft: Draft, wanted: str) -> Response:
+        """Create the campaign of a draft, which is deleted; or say what is missing."""
+        campaigns = self.console.collector.campaigns
+        asked = CampaignForm.read(lambda name: draft.fields.get(name, "").strip())
 
+        def create() -> str:
+            asked.check_terms()
+            made = campaigns.create(asked.description(draft=wanted == "draft"))
+            if draft.version:
+                self.store.drafts.delete(draft.id)
+            return made.stored.id
 
-def _read_draft(form: Form) -> _Draft:
-    """Read the fields of the form."""
-    names = (
-        *_WORDS,
-        "closes_at_reports",
-        "epsilon",
-        "participants",
-        "method",
-        "participation",
-        "assignment",
-        "listed",
-    )
-    given = {name: form.text(name) for name in names if form.text(name)}
-    return _Draft(**given, schema=read_cards(form.text))
+        try:
+            campaign = await self.console.change(form, "create", create)
+        except DitherError as error:
+            kept = await self.console.change(form, "create-draft", lambda: self.save(draft))
+            return self.show(form.session, kept, str(error))
+        return go(f"/console/c/{campaign}?said=created")
 
 
-def _show(
-    console: Console, session: Session, draft: _Draft, fault: str = "", note: str = "", **seen: Any
-) -> Response:
-    response = console.page(
-        "new_campaign.html",
-        session,
-        "/console/new",
-        title="New campaign",
-        draft=draft,
-        kinds=KINDS,
-        periods=PERIOD_NAMES,
-        methods=METHODS,
-        default_method=DEFAULT,
-        fault=fault,
-        note=note,
-        **{"outlook": None, "chart": None, "plan_fault": "", **seen},
-    )
-    response.status_code = 422 if fault else 200
-    return response
+def _fresh(fields: dict[str, str]) -> Draft:
+    return Draft(secrets.token_hex(16), "", "", 0, fields)
 
 
-async def _look_ahead(planner: Planner, form: Form, draft: _Draft) -> dict[str, Any] | None:
-    """Return the planner's content, or None if the same browser has sent a newer request."""
-    try:
-        schema, people, epsilon = (
-            draft.schema.schema(),
-            draft.whole("participants"),
-            draft.number("epsilon"),
-        )
-        outlook = await run_in_threadpool(
-            planner.outlook, form.session.csrf, schema, people, epsilon
-        )
-    except DitherError as error:
-        return {"outlook": None, "chart": None, "plan_fault": str(error)}
-    return (
-        None
-        if outlook is None
-        else {"outlook": outlook, "chart": _outlook_chart(outlook), "plan_fault": ""}
-    )
+def _typed(form: Form) -> dict[str, str]:
+    """Return the fields of a form as they were typed; browsers send lines ended by CR LF."""
+    return {
+        name: value.replace("\r\n", "\n")
+        for name, value in form.fields.items()
+        if isinstance(value, str) and value and is_field(name)
+    }
 
 
-def new_campaign_routes(console: Console) -> APIRouter:
-    """Return the routes of the form, its file and its planner."""
+def editor_routes(console: Console, planner: Planner, shown: ParticipantPage) -> APIRouter:
+    """Return the routes of the form: drafts, their files, previews and the planner."""
     routes = APIRouter(include_in_schema=False)
-    planner = Planner()
+    editor = Editor(console, planner)
     signed_in, sent = Depends(console.session), Depends(console.form)
 
     @routes.get("/console/new")
     async def empty(session: Session = signed_in) -> Response:
-        return _show(console, session, _Draft())
+        return editor.show(session, _fresh({}))
+
+    @routes.get("/console/drafts/{draft}")
+    async def edit(draft: str, session: Session = signed_in) -> Response:
+        if not _ID.fullmatch(draft):
+            return missing()
+        return editor.show(session, await run_in_threadpool(editor.find, draft))
 
     @routes.post("/console/new")
-    async def act(form: Form = sent) -> Response:
-        draft, wanted = _read_draft(form), form.text("do")
-        if wanted == "add":
-            return _show(console, form.session, _with_schema(draft, draft.schema.with_card()))
-        if wanted.startswith(_PREFIX) and wanted.removeprefix(_PREFIX).isdecimal():
-            left = draft.schema.without(int(wanted.removeprefix(_PREFIX)[:4]))
-            return _show(console, form.session, _with_schema(draft, left))
-        if wanted not in ("draft", "open"):
-            return _show(
-                console, form.session, draft, **(await _look_ahead(planner, form, draft) or {})
-            )
-        campaigns = console.collector.campaigns
-        try:
-            draft.check_reason()
-            description = draft.description(draft=wanted == "draft")
-            made = await console.change(form, "create", lambda: campaigns.create(description))
-        except DitherError as error:
-            return _show(console, form.session, draft, str(error))
-        return go(f"/console/c/{made.stored.id}?said=created")
+    async def act_on_new(request: Request, form: Form = sent) -> Response:
+        return await act(request, secrets.token_hex(16), form)
+
+    @routes.post("/console/drafts/{draft}")
+    async def act(request: Request, draft: str, form: Form = sent) -> Response:
+        if not _ID.fullmatch(draft):
+            return missing()
+        version = form.text("version")
+        number = int(version) if version.isascii() and version.isdigit() else 0
+        typed = Draft(draft, "", "", min(number, 2**31), _typed(form))
+        return await _act(editor, request, form, typed, form.text("do"))
+
+    @routes.post("/console/plan")
+    async def plan(form: Form = sent) -> Response:
+        seen = await editor.look_ahead(form, _typed(form))
+        if seen is None:
+            return Response(status_code=204)
+        return console.page("plan.html", form.session, "", title="Plan", **seen)
+
+    _add_files(routes, editor)
+    _add_copies(routes, editor)
+    _add_previews(routes, editor, shown)
+    return routes
+
+
+async def _act(editor: Editor, request: Request, form: Form, draft: Draft, do: str) -> Response:
+    """Save a draft, then do what the button says."""
+    if do in ("draft", "open"):
+        return await editor.open(form, draft, do)
+    cards = _CARDS.fullmatch(do)
+    if cards is not None:
+        changed = change_cards(draft.fields, cards[1], cards[2], int(cards[3] or 0))
+        draft = replace(draft, fields=changed)
+    as_json = "application/json" in request.headers.get("accept", "")
+    try:
+        kept = await editor.console.change(form, "create-draft", lambda: editor.save(draft))
+    except DitherError as error:
+        if as_json:
+            return JSONResponse({"fault": sentence(str(error))}, 409, SECURITY)
+        return editor.show(form.session, draft, str(error))
+    if as_json:
+        saved = {"draft": kept.id, "version": kept.version, "copied": kept.id != draft.id}
+        return JSONResponse(saved, 200, SECURITY)
+    if do == "look":
+        return editor.show(form.session, kept, **(await editor.look_ahead(form, kept.fields) or {}))
+    where = {"preview": f"/console/drafts/{kept.id}/preview", "leave": "/console"}
+    return go(where.get(do, f"/console/drafts/{kept.id}"))
+
+
+def _add_files(routes: APIRouter, editor: Editor) -> None:
+    """Add the reading of a schema or a table into a draft."""
+    console = editor.console
+    sent = Depends(console.form)
 
     @routes.post("/console/new/file")
     async def from_file(form: Form = sent) -> Response:
+        known = form.text("draft")
+        draft = _fresh({})
+        if _ID.fullmatch(known):
+            draft = await run_in_threadpool(editor.find, known)
         chosen = form.file("file")
         if chosen is None:
-            return _show(console, form.session, _Draft(), "choose a file first")
+            return editor.show(form.session, draft, "choose a file first")
         try:
             schema, leaks = await run_in_threadpool(_read_file, console.collector.questions, chosen)
         except DitherError as error:
-            return _show(console, form.session, _Draft(), str(error))
+            return editor.show(form.session, draft, str(error))
+        kept = {name: text for name, text in draft.fields.items() if not name.startswith("a")}
+        read = replace(draft, fields={**kept, **show_schema(schema).fields(), "about": "table"})
+        saved = await console.change(form, "create-draft", lambda: editor.save(read))
         note = (
             f"{sentence(LEAK_WARNING)} Look through every answer below before you go on."
             if leaks
             else ""
         )
-        return _show(console, form.session, _Draft(schema=show_schema(schema)), note=note)
-
-    @routes.post("/console/plan")
-    async def plan(form: Form = sent) -> Response:
-        seen = await _look_ahead(planner, form, _read_draft(form))
-        if seen is None:
-            return Response(status_code=204)
-        return console.page("plan.html", form.session, "", title="Plan", **seen)
-
-    return routes
+        return editor.show(form.session, saved, note=note)
 
 
-def _with_schema(draft: _Draft, schema: SchemaForm) -> _Draft:
-    return replace(draft, schema=schema)
+def _add_copies(routes: APIRouter, editor: Editor) -> None:
+    """Add the duplication of drafts and campaigns, and the deletion of drafts."""
+    console = editor.console
+    signed_in, sent = Depends(console.session), Depends(console.form)
+
+    def copy_of(fields: dict[str, str]) -> Draft:
+        title = f"Copy of {fields.get('title') or 'a campaign'}"[:200]
+        return editor.save(_fresh({**fields, "title": title}))
+
+    @routes.post("/console/drafts/{draft}/copy")
+    async def copy(draft: str, form: Form = sent) -> Response:
+        found = await run_in_threadpool(editor.find, draft)
+        made = await console.change(form, "create-draft", lambda: copy_of(found.fields))
+        return go(f"/console/drafts/{made.id}")
+
+    @routes.post("/console/c/{campaign}/copy")
+    async def copy_campaign(campaign: str, form: Form = sent) -> Response:
+        fields = fields_of((await console.collector.find(campaign)).spec)
+        made = await console.change(form, "create-draft", lambda: copy_of(fields))
+        return go(f"/console/drafts/{made.id}")
+
+    @routes.get("/console/drafts/{draft}/delete")
+    async def ask(draft: str, session: Session = signed_in) -> Response:
+        found = await run_in_threadpool(editor.find, draft)
+        if not found.version or not session.principal.may_change:
+            return missing()
+        return console.page(
+            "delete_draft.html", session, "/console", title="Delete the draft?", draft=found
+        )
+
+    @routes.post("/console/drafts/{draft}/delete")
+    async def delete(draft: str, form: Form = sent) -> Response:
+        await console.change(form, "delete-draft", lambda: editor.store.drafts.delete(draft))
+        return go("/console")
+
+
+def _add_previews(routes: APIRouter, editor: Editor, shown: ParticipantPage) -> None:
+    """Add previews: the participant's page with an announcement that only operators can read.
+
+    Guarantee: nothing can be sent. The page's script sends nothing in a preview, and the
+    collector knows no open round under the id, so it refuses every report.
+    """
+    console = editor.console
+    signed_in = Depends(console.session)
+
+    def of_draft(draft: str) -> NewCampaign:
+        fields = editor.find(draft).fields
+        return CampaignForm.read(lambda name: fields.get(name, "").strip()).spec()
+
+    @routes.get("/console/drafts/{draft}/preview")
+    async def preview(draft: str, session: Session = signed_in) -> Response:
+        if not _ID.fullmatch(draft):
+            return missing()
+        try:
+            spec = await run_in_threadpool(of_draft, draft)
+            await run_in_threadpool(_announced, draft, spec)
+        except DitherError as error:
+            found = await run_in_threadpool(editor.find, draft)
+            return editor.show(session, found, f"there is nothing to preview yet: {error}")
+        return shown(draft, spec, f"/console/drafts/{draft}/announcement")
+
+    @routes.get("/console/drafts/{draft}/announcement")
+    async def announced(draft: str, session: Session = signed_in) -> Response:
+        if not _ID.fullmatch(draft):
+            return missing()
+        spec = await run_in_threadpool(of_draft, draft)
+        data = await run_in_threadpool(_announced, draft, spec)
+        return Response(data, media_type="application/json", headers=SECURITY)
+
+    @routes.get("/console/c/{campaign}/preview")
+    async def preview_campaign(campaign: str, session: Session = signed_in) -> Response:
+        spec = (await console.collector.find(campaign)).spec
+        return shown(campaign, spec, f"/console/c/{campaign}/announcement")
+
+    @routes.get("/console/c/{campaign}/announcement")
+    async def announced_campaign(campaign: str, session: Session = signed_in) -> Response:
+        spec = (await console.collector.find(campaign)).spec
+        data = await run_in_threadpool(_announced, campaign, spec)
+        return Response(data, media_type="application/json", headers=SECURITY)
+
+
+def _announced(campaign: str, spec: CampaignSpec) -> bytes:
+    """Return what participants would read if the campaign were open to all, at its first round."""
+    asked, _, plan = replace(spec, participation="open", assignment="arrival").begin()
+    stored = StoredCampaign(campaign, asked.to_json(), State.OPEN, 0, b"")
+    first = StoredRound(campaign, 0, "open", 0.0, plan.to_json())
+    return announcement(stored, asked, open_round(stored, asked, first, plan))
 
 
 def _read_file(questions: Questions, chosen: UploadFile) -> tuple[Schema, bool]:
@@ -392,4 +352,5 @@ def _read_file(questions: Questions, chosen: UploadFile) -> tuple[Schema, bool]:
             while block := chosen.file.read(1 << 20):
                 out.write(block)
         drafted = questions.draft_schema(str(place), name)
-    return schema_from_json(json.loads(drafted.json)), drafted.from_data
+    schema = schema_from_json(json.loads(drafted.json))
+    return (plain_numbers(schema) if drafted.from_data else schema), drafted.from_data

@@ -32,6 +32,7 @@ from dither.collector.pages.answers import (
 )
 from dither.collector.pages.assets import SCRIPTS, asset, scripts_hash, scripts_listing
 from dither.collector.pages.progress import spoken_schema
+from dither.collector.spec import CampaignSpec
 from dither.languages import gettext as _
 from dither.languages import speaking
 from dither.notice import REASON_EPSILON, shown_certainty
@@ -97,7 +98,7 @@ def participant_routes(collector: Collector) -> APIRouter:
                     title=title_in_language(live),
                     scripts=("participate.js",),
                     choices=language_choices(live.spec.languages),
-                    **_values(collector, live),
+                    **_values(collector, campaign, live.spec, _epsilon(live)),
                 )
 
         return await run_in_threadpool(render)
@@ -110,9 +111,8 @@ def participant_routes(collector: Collector) -> APIRouter:
 
         def render() -> Response:
             with speaking(language_of(request, live.spec.languages)):
-                values = _values(collector, live, base) | {
-                    "heading_inside": title_in_language(live)
-                }
+                values = _values(collector, campaign, live.spec, _epsilon(live), base)
+                values["heading_inside"] = title_in_language(live)
                 body = render_fragment("survey.html", folder=TEMPLATES, **values)
             return HTMLResponse(body, headers={**SECURITY, "vary": "accept-language, origin"})
 
@@ -139,19 +139,49 @@ def title_in_language(live: Live) -> str:
     return spoken or live.spec.name or _("A survey without a name")
 
 
-def _values(collector: Collector, live: Live, base: str = "") -> dict[str, Any]:
+def preview_page(collector: Collector, campaign: str, spec: CampaignSpec, preview: str) -> Response:
+    """The participant's page of a campaign or a draft, from which nothing can be sent.
+
+    Args:
+        collector: The collector.
+        campaign: The campaign's id.
+        spec: What is asked.
+        preview: Address of the announcement, which only operators can read.
+    """
+    with speaking(spec.language):
+        return page(
+            "participate.html",
+            title=spec.text("title", spec.language, spec.language) or _("A survey without a name"),
+            scripts=("participate.js",),
+            **_values(collector, campaign, spec, spec.epsilon, preview=preview),
+        )
+
+
+def _epsilon(live: Live) -> float:
+    """What the open round spends, else what the campaign may spend."""
+    return live.spec.epsilon if live.open_round is None else live.open_round.plan.epsilon
+
+
+def _values(
+    collector: Collector,
+    campaign: str,
+    spec: CampaignSpec,
+    epsilon: float,
+    base: str = "",
+    preview: str = "",
+) -> dict[str, Any]:
     """Return what the survey's template shows, in the current language."""
-    spec, spoken = live.spec, (languages.language(), live.spec.language)
-    epsilon = spec.epsilon if live.open_round is None else live.open_round.plan.epsilon
+    spoken = (languages.language(), spec.language)
     origin = Markup.escape(base) if base else shown_origin(collector.public_url)
     return {
-        "campaign": live.stored.id,
+        "campaign": campaign,
         "base": base,
         "origin": origin,
         "heading_inside": "",
+        "preview": preview,
         "purpose": lines(spec.text("purpose", *spoken)),
         "contact": spec.contact,
-        "consumers": _consumers(live),
+        "consumers": _consumers(spec),
         "closes": shown_closing(spec.closes),
         "epsilon": epsilon,
         "strength": strength(epsilon),
@@ -160,7 +190,7 @@ def _values(collector: Collector, live: Live, base: str = "") -> dict[str, Any]:
         "tickets": spec.participation == "tokens",
         "reason": lines(spec.text("epsilon_reason", *spoken)),
         "reason_expected": epsilon > REASON_EPSILON,
-        "published": collector.publications.is_public(live.stored.id),
+        "published": collector.publications.is_public(campaign),
         "words": spoken_schema(spec.schema),
         "messages": languages.script_messages(languages.language()),
         "parts": [asset(name) for name in SCRIPTS],
@@ -193,11 +223,11 @@ def shown_closing(closes: str | None) -> str:
     return languages.day(datetime.fromisoformat(closes + "T00:00:00+00:00").timestamp())
 
 
-def _consumers(live: Live) -> list[dict[str, object]]:
+def _consumers(spec: CampaignSpec) -> list[dict[str, object]]:
     """Who gets the histogram of a number: each name, and into how many ranges it is cut."""
     return [
         {"name": entry["name"], "ranges": len(entry["edges"]) - 1}
-        for entry in live.spec.consumers or []
+        for entry in spec.consumers or []
         if isinstance(entry, dict)
     ]
 

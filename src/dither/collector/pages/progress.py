@@ -1,26 +1,24 @@
-"""A campaign as pages show it: its schema in plain words, counts, rate and precision.
-
-The precision is the mean standard error of one cell, from the mechanisms' variance at a
-frequency of 1 / cells: noise only, before any model. It falls with the square root of the
-number of answers.
-"""
+"""A campaign as pages show it: its schema in plain words, its rounds, counts and arrivals."""
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from datetime import UTC, datetime
+
+from markupsafe import Markup
 
 from dither import languages
 from dither.collector.campaigns import Live
 from dither.collector.live import Progress as Counted
 from dither.collector.store import State
+from dither.display import WIDTH, drawing, label, number, path, short_number, text_width
 from dither.languages import gettext as _
-from dither.mechanisms import Mechanism
+from dither.methods import HISTOGRAMS, MEANS
+from dither.release.charts import Axis
 from dither.release.pages import moment
 from dither.reports import Plan
 from dither.reports.plan import closing_seconds
@@ -138,6 +136,8 @@ def _shown(number: float) -> str:
 _WINDOW_SECONDS = 3600.0
 _MIN_SECONDS = 10.0  # of observation before a rate is shown
 _MAX_SAMPLES = 400
+_SPACING_SECONDS = 30.0  # between two points of the chart of arrivals
+_CHART = 150  # its height
 _REASONS = {
     "answered": "had answered in an earlier round",
     "conflict": "had answered already, otherwise",
@@ -159,7 +159,7 @@ class _RoundLine:
     reports: int
     planned: int
     excess: bool
-    questions: int
+    asks: str
     epsilon: float
 
 
@@ -169,6 +169,7 @@ class Progress:
 
     Attributes:
         rate: Reports a minute.
+        arrivals: Chart of the answers over time; None until there is one.
         answers: Question, answers so far and planned answers.
         refused: Reason and number of reports.
     """
@@ -180,31 +181,84 @@ class Progress:
     reports: int
     aim: int
     rate: float | None
+    arrivals: Markup | None
     rounds: tuple[_RoundLine, ...]
     answers: tuple[tuple[str, int, int], ...]
-    error_now: float | None
-    error_planned: float | None
     refused: tuple[tuple[str, int], ...]
+    has_rows: bool
 
 
 class Rates:
-    """Reports a minute over the last hour, from the counts of page views; in memory only."""
+    """Answers over time, from the counts of page views; in memory only.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    No store holds a time of arrival. The chart shows what this process saw since it started,
+    at most one point in `_SPACING_SECONDS`, which doubles when there are too many points.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._guard = threading.Lock()
-        self._seen: dict[str, deque[tuple[float, int]]] = {}
+        self._seen: dict[str, list[tuple[float, int]]] = {}
+        self._last: dict[str, deque[tuple[float, int]]] = {}
 
     def update(self, campaign: str, reports: int) -> float | None:
-        """Add a count; return the rate, or None while it is too early to say."""
+        """Add a count; return reports a minute, or None while it is too early to say."""
         now = self._clock()
         with self._guard:
-            seen = self._seen.setdefault(campaign, deque(maxlen=_MAX_SAMPLES))
-            while seen and seen[0][0] < now - _WINDOW_SECONDS:
-                seen.popleft()
-            seen.append((now, reports))
-            first, before = seen[0]
+            last = self._last.setdefault(campaign, deque(maxlen=_MAX_SAMPLES))
+            while last and last[0][0] < now - _WINDOW_SECONDS:
+                last.popleft()
+            last.append((now, reports))
+            first, before = last[0]
+            self._add(self._seen.setdefault(campaign, []), now, reports)
         return None if now - first < _MIN_SECONDS else 60 * (reports - before) / (now - first)
+
+    def _add(self, seen: list[tuple[float, int]], now: float, reports: int) -> None:
+        # The last point is the current one; it moves until it is far enough from the one before.
+        if len(seen) > 1 and now - seen[-2][0] < _SPACING_SECONDS:
+            seen[-1] = (now, reports)
+        else:
+            seen.append((now, reports))
+        if len(seen) > _MAX_SAMPLES:
+            seen[:] = [*seen[:-1:2], seen[-1]]
+
+    def arrivals(self, campaign: str) -> list[tuple[float, int]]:
+        """Return times, in seconds since 1970, and the answers so far."""
+        with self._guard:
+            return list(self._seen.get(campaign, []))
+
+
+def arrivals_chart(points: Sequence[tuple[float, int]], aim: int) -> Markup | None:
+    """Draw the answers over time; None until there are two different times."""
+    if len(points) < 2 or points[-1][0] - points[0][0] < _MIN_SECONDS:
+        return None
+    start, end = points[0][0], points[-1][0]
+    top = max(aim, points[-1][1], 1)
+    left = max(text_width(short_number(top)), 24) + 10
+    across, up = Axis(start, end, left, WIDTH - 12), Axis(0, top, _CHART - 22, 16)
+    places = [f"{number(across(at))} {number(up(count))}" for at, count in points]
+    aim_at = number(up(aim))
+    words = label(left - 6, up(aim) + 4, short_number(aim), "e") + label(
+        left - 6, up(0) + 4, "0", "e"
+    )
+    words += label(left, _CHART - 5, _clock_text(start, end, start))
+    words += label(WIDTH - 12, _CHART - 5, _clock_text(start, end, end), "e")
+    words += label(WIDTH - 12, up(aim) - 5, "expected", "e")
+    lines = path(
+        "rule", f"M{number(left)} {aim_at}H{WIDTH - 12}M{number(left)} {number(up(0))}H{WIDTH - 12}"
+    )
+    lines += path("reach", "M" + "L".join(places))
+    spoken = (
+        f"Answers over time: {points[0][1]:,} at {_clock_text(start, end, start)}, "
+        f"{points[-1][1]:,} at {_clock_text(start, end, end)}; {aim:,} are expected."
+    )
+    return drawing(WIDTH, _CHART, spoken, f"{lines}<g>{words}</g>")
+
+
+def _clock_text(start: float, end: float, at: float) -> str:
+    """A time in UTC, with the day if the chart covers more than one."""
+    form = "%H:%M" if end - start < 86_400 else "%d %b %H:%M"
+    return datetime.fromtimestamp(at, UTC).strftime(form) + " UTC"
 
 
 def title_of(live: Live) -> str:
@@ -223,28 +277,14 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
             reports=reports_of.get(stored.number, 0),
             planned=spec.expected_reports(plan),
             excess=spec.has_excess(plan, reports_of.get(stored.number, 0)),
-            questions=len(plan.questions),
+            asks=round_in_words(plan, stored.number),
             epsilon=plan.epsilon,
         )
         for stored, plan in zip(live.rounds, live.plans, strict=True)
     )
     reports = sum(line.reports for line in lines)
-    answers: tuple[tuple[str, int, int], ...] = ()
-    now = planned = None
-    if live.stored.state is State.DRAFT:
-        planned = standard_error(live.plans[0], planned_answers(live.plans[0], spec.participants))
-    if live.open_round is not None and lines:
-        plan = live.open_round.plan
-        got, wanted = _answers(plan, counted), planned_answers(plan, spec.participants)
-        now, planned = standard_error(plan, got), standard_error(plan, wanted)
-        names = [
-            " with ".join(question_of(spec.schema[name]) for name in question.attributes)
-            for question in plan.questions
-        ]
-        answers = tuple(
-            (name, int(count), round(people))
-            for name, count, people in zip(names, got, wanted, strict=True)
-        )
+    is_open = live.stored.state is State.OPEN
+    rate = rates.update(campaign, reports) if is_open else None
     return Progress(
         id=campaign,
         title=title_of(live),
@@ -252,15 +292,50 @@ def progress_of(live: Live, counted: Counted, rates: Rates) -> Progress:
         round=live.stored.round,
         reports=reports,
         aim=spec.participants,
-        rate=rates.update(campaign, reports) if live.stored.state is State.OPEN else None,
+        rate=rate,
+        arrivals=arrivals_chart(rates.arrivals(campaign), spec.participants),
         rounds=lines,
-        answers=answers,
-        error_now=now,
-        error_planned=planned,
+        answers=_answers_of_open_round(live, counted),
         refused=tuple(
             (_REASONS.get(cause, cause), count) for cause, count in counted.refused.items()
         ),
+        has_rows=spec.method not in HISTOGRAMS | MEANS,
     )
+
+
+def _answers_of_open_round(live: Live, counted: Counted) -> tuple[tuple[str, int, int], ...]:
+    """Return each question in words, its answers so far and the planned ones."""
+    if live.open_round is None:
+        return ()
+    plan, schema = live.open_round.plan, live.spec.schema
+    got, wanted = _answers(plan, counted), planned_answers(plan, live.spec.participants)
+    merged: dict[str, tuple[int, int]] = {}
+    for question, count, people in zip(plan.questions, got, wanted, strict=True):
+        name = " with ".join(question_of(schema[name]) for name in question.attributes)
+        before = merged.get(name, (0, 0))
+        merged[name] = (before[0] + int(count), before[1] + round(people))
+    return tuple((name, count, people) for name, (count, people) in merged.items())
+
+
+_SIZES = {1: "single question", 2: "pair of questions"}
+
+
+def round_in_words(plan: Plan, number: int) -> str:
+    """Return what a round asks, such as "First look: 4 single questions, 6 pairs of questions"."""
+    asked = Counter(
+        len({*q.attributes}) for q in {q.attributes: q for q in plan.questions}.values()
+    )
+    parts = []
+    for size, count in sorted(asked.items()):
+        word = _SIZES.get(size, f"set of {size} questions")
+        plural = word + "s" if size == 1 else word.replace("pair", "pairs").replace("set", "sets")
+        parts.append(f"{count:,} {word if count == 1 else plural}")
+    what = ", ".join(parts)
+    if plan.population >= 1:
+        return f"{'each person answers all: ' if plan.split else 'each person answers one: '}{what}"
+    if number == 0:
+        return f"first look, to see which questions belong together: {what}"
+    return f"closer look at what seems to belong together: {what}"
 
 
 def _answers(plan: Plan, counted: Counted) -> list[int]:
@@ -270,28 +345,6 @@ def _answers(plan: Plan, counted: Counted) -> list[int]:
     if plan.split:
         return [counted.reports] * len(plan.questions)
     return [counted.answers.get(str(i), 0) for i in range(len(plan.questions))]
-
-
-def standard_error(plan: Plan, answers: Sequence[float]) -> float | None:
-    """Return the mean standard error of one cell over the questions.
-
-    Args:
-        plan: The round's plan.
-        answers: The number of answers to each question.
-
-    Returns:
-        None while a question with a share of participants has no answer.
-    """
-    errors = []
-    shares = plan.shares or (1.0,) * len(plan.questions)
-    for question, share, count in zip(plan.questions, shares, answers, strict=True):
-        mechanism = question.mechanism
-        if share == 0 or not isinstance(mechanism, Mechanism):
-            continue
-        if count < 1:
-            return None
-        errors.append(math.sqrt(mechanism.variance(1 / mechanism.cells, 1) / count))
-    return fmean(errors) if errors else None
 
 
 def planned_answers(plan: Plan, participants: int) -> list[float]:

@@ -306,8 +306,8 @@ def _explore(
         fault=seen.fault,
         form=form,
         whole=whole and not form.asks_number,
-        # A choice of language would lose the view; its address may name the language.
-        choices=() if form.asked else language_choices(tuple(LANGUAGES)),
+        choices=language_choices(tuple(LANGUAGES)),
+        view=f"{others}&" if (others := form.without("language")) else "",
         about=seen.title,
         asks=not seen.manifest.get("mean"),
         cards=charts,
@@ -559,7 +559,7 @@ def _comparable(
 ) -> list[tuple[str, str, int]]:
     """The public releases of the same schema: id, title and participants."""
     offered: list[tuple[str, str, int]] = []
-    for campaign in publications.public()[: 4 * MAX_OFFERED]:
+    for campaign in publications.public(listed=True)[: 4 * MAX_OFFERED]:
         if campaign == release.campaign or len(offered) == MAX_OFFERED:
             continue
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from dither.errors import SchemaError
-from dither.schema import Attribute, Schema, schema_from_json
+from dither.schema import Attribute, Schema, numeric, schema_from_json
 from dither.schema.attribute import PERIODS
 from dither.types import JsonObject
 
@@ -45,7 +45,7 @@ class _AttributeCard:
     until: str = ""
     by: str = "year"
     json: str = ""
-    whole: bool = False
+    unit: str = ""
     missing: bool = False
 
     def entry(self) -> tuple[str, JsonObject]:
@@ -73,7 +73,7 @@ class _AttributeCard:
         return {"values": values, **({"labels": labels} if any(labels) else {})}
 
     def _numbers(self) -> JsonObject:
-        unit: JsonObject = {"unit": 1} if self.whole else {}
+        unit: JsonObject = {"unit": self._number(self.unit)} if self.unit else {}
         if self.edges:
             return {
                 "edges": [self._number(part) for part in self.edges.replace(";", ",").split(",")],
@@ -115,6 +115,9 @@ def _from_text(text: str) -> tuple[str, JsonObject]:
     return entry["name"], {key: value for key, value in entry.items() if key != "name"}
 
 
+BLANK_CARD = _AttributeCard()
+
+
 @dataclass(frozen=True)
 class SchemaForm:
     """All cards, the rules and the dropped columns."""
@@ -142,14 +145,12 @@ class SchemaForm:
                     raise SchemaError(f"the {key} are not JSON", where=key) from None
         return schema_from_json(data)
 
-    def with_card(self) -> SchemaForm:
-        """Return the form with one more, empty card."""
-        return replace(self, cards=(*self.cards, _AttributeCard())[:_MAX_CARDS])
-
-    def without(self, number: int) -> SchemaForm:
-        """Return the form without a card; at least one stays."""
-        left = tuple(card for i, card in enumerate(self.cards) if i != number)
-        return replace(self, cards=left or (_AttributeCard(),))
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the form, as `read_cards` reads them."""
+        out = {"rules": self.rules, "dropped": self.dropped}
+        for i, card in enumerate(self.cards):
+            out |= {f"a{i}-{name}": str(text or "") for name, text in vars(card).items()}
+        return {name: text for name, text in out.items() if text}
 
 
 def read_cards(text: Callable[[str], str]) -> SchemaForm:
@@ -162,7 +163,6 @@ def read_cards(text: Callable[[str], str]) -> SchemaForm:
             _AttributeCard(
                 kind=kind if kind in KINDS else "categorical",
                 **{name: text(at + name) for name in _TEXTS},
-                whole=bool(text(f"{at}whole")),
                 missing=bool(text(f"{at}missing")),
             )
         )
@@ -182,7 +182,31 @@ _TEXTS = (
     "until",
     "by",
     "json",
+    "unit",
 )
+
+
+def plain_numbers(schema: Schema) -> Schema:
+    """Give numbers that were read from a table even bins from their low to their high end.
+
+    A table's exact values and quantiles tell something about the people in it, and a form
+    cannot show them.
+    """
+    return replace(schema, attributes=tuple(_even(attribute) for attribute in schema))
+
+
+def _even(attribute: Attribute) -> Attribute:
+    if attribute.kind != "numeric":
+        return attribute
+    ends = (*attribute.edges, *attribute.atoms)
+    low, high = (_round_end(end, attribute.unit) for end in (min(ends), max(ends)))
+    even = numeric(attribute.name, low=low, high=high)
+    return replace(attribute, edges=even.edges, atoms=())
+
+
+def _round_end(end: float, unit: float | None) -> float:
+    """An end of a range as people write it: a whole number where the unit is one."""
+    return int(end) if unit == 1.0 and float(end).is_integer() else end
 
 
 def show_schema(schema: Schema) -> SchemaForm:
@@ -210,14 +234,23 @@ def _card(attribute: Attribute) -> _AttributeCard:
     elif attribute.kind in ("categorical", "ordinal"):
         made = replace(base, values=_lines(data))
     elif attribute.kind == "numeric":
-        made = replace(
-            base, edges=", ".join(f"{e:g}" for e in attribute.edges), whole=attribute.unit == 1.0
-        )
+        unit = "" if attribute.unit is None else _digits(attribute.unit)
+        low, high = attribute.edges[0], attribute.edges[-1]
+        bins = str(len(attribute.edges) - 1)
+        made = replace(base, low=_digits(low), high=_digits(high), bins=bins, unit=unit)
+        if not _describes(made, attribute):
+            edges = ", ".join(_digits(edge) for edge in attribute.edges)
+            made = replace(base, edges=edges, unit=unit)
     else:
         made = replace(base, kind="json")
     if made.kind == "json" or not _describes(made, attribute):
         return _AttributeCard("json", attribute.name, json=json.dumps(data, ensure_ascii=False))
     return made
+
+
+def _digits(number: float) -> str:
+    """A number as people type it, never in powers of ten where a form allows."""
+    return f"{number:.15g}"
 
 
 def _lines(data: Mapping[str, object]) -> str:

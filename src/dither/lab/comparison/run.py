@@ -43,7 +43,7 @@ from dither.schema import Schema
 from dither.schema.files import ReadOptions, write_atomically
 from dither.schema.formats import DateOrder
 from dither.schema.table import encode
-from dither.types import JsonObject, NativeTable
+from dither.types import JsonMapping, JsonObject, NativeTable
 
 ALL, PEERS = "all", "peers"
 _TEST_SHARE = 0.2
@@ -185,7 +185,7 @@ def compare(
     *,
     epsilons: Sequence[float] | float = (1.0, 2.0, 4.0),
     methods: Sequence[str] | str = ALL,
-    schema: Schema | str | Path | None = None,
+    schema: Schema | JsonMapping | str | Path | None = None,
     target: str | None = None,
     population: int | None = None,
     repeats: int = 1,

@@ -9,12 +9,14 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dither.collector import limits
 from dither.collector.collector import Collector
+from dither.collector.drafts import Draft
 from dither.collector.store import (
     Batch,
     Deletion,
@@ -183,6 +185,26 @@ class StoreContract:
         again = open_store()
         assert again.epoch() in names
         again.close()
+
+    def test_a_draft_is_saved_only_over_the_version_it_was_read_from(
+        self, open_store: Opening
+    ) -> None:
+        store = open_store()
+        first = Draft("d" * 32, "One", "2026-01-01", 1, {"title": "One", "purpose": "a\nb"})
+        assert store.drafts.save(first)
+        assert not store.drafts.save(first), "somebody else created it"
+        second = replace(first, title="Two", version=2, fields={"title": "Two"})
+        assert store.drafts.save(second)
+        assert not store.drafts.save(second), "somebody else saved it"
+        assert [draft.title for draft in store.drafts.all()] == ["Two"]
+        store.close()
+        store = open_store()
+        assert store.drafts.find(first.id) == second
+        assert store.drafts.delete(first.id)
+        assert not store.drafts.delete(first.id)
+        assert store.drafts.find(first.id) is None
+        assert not store.drafts.save(replace(second, version=3)), "it was deleted"
+        store.close()
 
     def test_it_tells_the_time(self, open_store: Opening) -> None:
         store = open_store()

@@ -1,10 +1,6 @@
 // Which answers a report fits: what the mechanisms' reports mean, for showing them in words.
 
-const little = (bytes, from, to) => {
-  let n = 0n;
-  for (let i = to - 1; i >= from; i--) n = (n << 8n) | BigInt(bytes[i]);
-  return n;
-};
+const little = (bytes, from, to) => bytes.subarray(from, to).reduceRight((n, byte) => (n << 8n) | BigInt(byte), 0n);
 const bit = (report, cell) => ((report[cell >> 3] >> (cell & 7)) & 1) === 1;
 const odd = (n) => { let parity = 0; for (; n; n &= n - 1) parity ^= 1; return parity; };
 const bitsFor = (count) => 32 - Math.clz32(count - 1);

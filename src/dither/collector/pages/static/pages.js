@@ -7,8 +7,12 @@ const BUSY = 100; // as many times as long as an answer took, a part waits befor
 async function renew(part) {
   const answer = await fetch(part.dataset.live, { headers: { accept: 'text/html' }, cache: 'no-store' });
   if (!answer.ok) return answer.status < 500; // signed out or gone: no use in asking again and again
-  const before = document.activeElement?.id;
+  const before = document.activeElement?.id, name = (node) => node.querySelector('summary')?.textContent;
+  const opened = new Map([...part.querySelectorAll('details')].map((node) => [name(node), node.open]));
+  const scrolled = [...part.querySelectorAll('.scroll')].map((node) => [node.scrollLeft, node.scrollTop]);
   part.replaceChildren(...new DOMParser().parseFromString(await answer.text(), 'text/html').body.childNodes);
+  for (const node of part.querySelectorAll('details')) node.open = opened.get(name(node)) ?? node.open;
+  part.querySelectorAll('.scroll').forEach((node, i) => { [node.scrollLeft, node.scrollTop] = scrolled[i] ?? [0, 0]; });
   if (before && part.querySelector(`#${CSS.escape(before)}`)) document.getElementById(before).focus();
   return false;
 }
@@ -61,7 +65,8 @@ for (const form of document.querySelectorAll('form[data-preview]')) {
     const answer = await fetch(form.dataset.preview, { method: 'POST', body, headers: { accept: 'text/html' } }).catch(() => null);
     if (mine !== asked) return;
     into.removeAttribute('aria-busy');
-    if (answer?.ok) into.replaceChildren(...new DOMParser().parseFromString(await answer.text(), 'text/html').body.childNodes);
+    if (answer?.status === 200) into.replaceChildren(...new DOMParser().parseFromString(await answer.text(), 'text/html').body.childNodes);
+    for (const button of into.querySelectorAll('[data-set]')) button.hidden = false;
   };
   form.addEventListener('input', () => { clearTimeout(waiting); waiting = setTimeout(look, 600); });
   if (form.dataset.now !== undefined) look();
@@ -72,6 +77,7 @@ for (const button of document.querySelectorAll('[data-scriptless]')) button.hidd
 // Pressed once is enough; a download leaves the page where it is, so that its button comes back.
 document.addEventListener('submit', (event) => {
   const form = event.target;
+  if (event.defaultPrevented) return;
   setTimeout(() => { for (const button of form.querySelectorAll('button')) button.disabled = true; });
   if (form.dataset.download !== undefined) setTimeout(() => { for (const button of form.querySelectorAll('button')) button.disabled = false; }, 3000);
 });
@@ -83,6 +89,6 @@ for (const button of document.querySelectorAll('[data-copy]')) {
   button.hidden = false;
   button.addEventListener('click', async () => {
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent.trim());
-    button.textContent = 'Copied';
+    button.textContent = button.dataset.done ?? 'Copied';
   });
 }

@@ -12,15 +12,14 @@ const SCREENS = ['intro', 'ready', 'questions', 'waiting', 'left', 'results'];
 const TELLS_SENT = new Set(['asked-again', 'stale', 'scripts', 'offline', 'offline-now', 'used', 'other-token', 'cap', 'storage', 'moved', 'changed', 'damaged', 'unreadable', 'broken']);
 const LOOKS_AGAIN = ['offline', 'draft', 'later', 'between'];
 // Why the collector refused a report for good, in the books and as the encoder's code -> the sentence for it.
-const ENDS = { 'round-closed': 'late', conflict: 'conflict', 'unknown-token': 'token-unknown' };
-const REFUSED = { closed: 'late', answered: 'conflict', token: 'token-unknown' };
+const REFUSED = { 'round-closed': 'late', conflict: 'conflict', 'unknown-token': 'token-unknown', closed: 'late', answered: 'conflict', token: 'token-unknown' };
 // A code of the encoder's, of a result after which nothing was sent, or of an error -> the sentence for it.
 const RESULTS = { 'not-open': 'between', 'used-elsewhere': 'used' };
 const ERRORS = { 'no-campaign': 'unknown', token: 'other-token', invalid: 'broken', 'not-allowed': 'asked-again' };
 
 /** Run the survey in `page`, an element made from survey.html. `history`: the browser's, for its back button; none inside another site's page. */
 export function survey(page, { server, fragment = '', history = null }) {
-  const at = (id) => page.querySelector(`#${id}`), { campaign, epsilon: promised, level, scripts } = page.dataset;
+  const at = (id) => page.querySelector(`#${id}`), { campaign, epsilon: promised, level, scripts, preview } = page.dataset;
   const words = JSON.parse(at('words').textContent), OWN = `dither:token:${campaign}`, [given, named] = fragment.replaceAll('%20', '').toLowerCase().split('~');
   speak(page.lang, JSON.parse(at('messages').textContent));
   const state = { announcement: null, token: '', ticket: false, sent: false, asked: [], controls: [], step: 0, again: null };
@@ -53,6 +52,7 @@ export function survey(page, { server, fragment = '', history = null }) {
 
   // The ticket: of an earlier visit, of the link, or, where anybody may take part, drawn now and kept.
   function ticket(participation) {
+    if (preview) return { token: dither.toHex(crypto.getRandomValues(new Uint8Array(32))) };
     if (given && !/^[0-9a-f]{64}$/.test(given)) return { fault: 'bad-token' };
     const kept = books()?.token, known = kept ?? localStorage.getItem(OWN);
     if (given && kept && given !== kept) return { fault: 'other-token' };
@@ -63,8 +63,12 @@ export function survey(page, { server, fragment = '', history = null }) {
     return localStorage.getItem(OWN) === drawn ? { token: drawn } : { fault: 'storage' };
   }
 
+  // The announcement of a preview is for operators, whom their session tells.
+  const signedIn = (address, options) => fetch(address, { ...options, credentials: 'same-origin' });
+
   async function look() {
-    const { status, text } = await dither.ask(fetch, `${server}/v1/campaigns/${campaign}`, MAX_ANNOUNCEMENT);
+    const address = preview ?? `${server}/v1/campaigns/${campaign}`;
+    const { status, text } = await dither.ask(preview ? signedIn : fetch, address, MAX_ANNOUNCEMENT);
     if (status !== 200) return { fault: status === 404 ? 'unknown' : 'offline' };
     const read = await dither.readAnnouncement(text);
     if (read.announcement.campaign !== campaign) return { fault: 'unreadable' };
@@ -100,12 +104,19 @@ export function survey(page, { server, fragment = '', history = null }) {
     const mine = ticket(announcement.participation);
     if (mine.fault) return end(mine.fault);
     // A token that this page drew is on no other device; any other is a ticket.
-    Object.assign(state, { announcement, token: mine.token, ticket: mine.token !== localStorage.getItem(OWN) });
+    Object.assign(state, { announcement, token: mine.token, ticket: !preview && mine.token !== localStorage.getItem(OWN) });
     const [[round, last] = []] = Object.entries(books()?.token === mine.token ? books().answers : {});
     const now = announcement.plan && await dither.chosen(announcement, dither.fromHex(state.token));
+    const asked = announcement.plan?.round === Number(round) ? now.questions : [];
+    // A collector restored from a backup may have lost the open round's answer: the same bytes are sent once more.
+    if (last?.kept && asked.length && last.kept.epoch !== (announcement.epoch ?? '')) {
+      state.asked = asked;
+      show('waiting');
+      return deliver({}, true);
+    }
     if (last?.state === 'acknowledged') return showReceipt(await receiptOf(announcement, Number(round)));
-    if (last?.state === 'waiting') return showWaiting(announcement.plan?.round === Number(round) ? now.questions : []);
-    if (last) return end(last.state === 'answered' ? 'conflict' : ENDS[last.cause] ?? 'invalid');
+    if (last?.state === 'waiting') return showWaiting(asked);
+    if (last) return end(last.state === 'answered' ? 'conflict' : REFUSED[last.cause] ?? 'invalid');
     if (announcement.state === 'draft') { end('draft'); return lookAgain(); }
     if (announcement.state === 'closing') { end('between'); return lookAgain(SOON); }
     if (!now) return end('closed');
@@ -243,6 +254,10 @@ export function survey(page, { server, fragment = '', history = null }) {
 
   // `unasked`: nobody has pressed anything, so nothing on the page moves.
   async function deliver(answers, unasked = false) {
+    if (preview) {
+      end('preview');
+      return at('state').focus();
+    }
     clearTimeout(state.again);
     const buttons = page.querySelectorAll('button');
     for (const button of buttons) button.disabled = true;

@@ -86,9 +86,8 @@ export function element(tag, given = {}, ...children) {
 
 /** A grid of a hundred people of whom so many are filled; the sentence beside it says how many. */
 export function hundred(share) {
-  const filled = Math.round(100 * share), list = element('div', { className: 'people', 'aria-hidden': 'true' });
-  for (let i = 0; i < 100; i++) list.append(element('span', { className: i < filled ? 'same' : '' }));
-  return list;
+  const filled = Math.round(100 * share), people = Array.from({ length: 100 }, (_, i) => element('span', { className: i < filled ? 'same' : '' }));
+  return element('div', { className: 'people', 'aria-hidden': 'true' }, ...people);
 }
 
 /** A share as people say it: a whole number of a hundred, or "fewer than 1". */
