@@ -39,6 +39,7 @@ def test_public_names_are_all_there() -> None:
         "bootstrap",
         "central_release",
         "infer_schema",
+        "panel",
         "several_values",
     ],
 )

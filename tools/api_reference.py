@@ -49,6 +49,7 @@ RETURNED = {
     "Notice": "dither.notice",
     "ColumnDistances": "dither.evaluation",
     "NumberContent": "dither.release",
+    "PanelContent": "dither.release",
     "Picture": "dither.display",
     "Point": "dither.planner",
     "Prediction": "dither.planner",
@@ -73,9 +74,10 @@ CHOICES = {
     "Unit": "dither.release.query.answer",
 }
 PLAIN = {
-    "Content": "a `TableContent`, `NumberContent` or `CellsContent`",
+    "Content": "a `TableContent`, `NumberContent`, `CellsContent` or `PanelContent`",
     "Inquiry": "answers questions, by the methods of `Release` of the same names",
     "NumberQuestions": "answers questions, by the methods of `Release` of the same names",
+    "Questions": "answers questions, by the methods of `Release` of the same names",
     "ReportBody": "the sections of a report as HTML, its heading and its facts",
     "Codes": "a NumPy array of whole numbers: one row per person, one column per attribute",
     "Condition": "a value, a list of values, or a range as a pair (low, high)",
@@ -88,6 +90,7 @@ PLAIN = {
     "RandomState": "a whole number, a NumPy `RandomState` or `Generator`, or None for noise that nobody can draw again",
     "Rule": "a `Determines`, `Impossible`, `Order` or `Sum` of `dither.schema.rules`",
     "Value": "text, a number or a boolean",
+    "Wave": "text or a number, as the time column has it",
     "Where": "text such as `sex == 'Female' and age >= 50`, or a mapping such as `{'sex': 'Female', 'age': (50, None)}`",
 }
 INSIDE = (
@@ -96,6 +99,7 @@ INSIDE = (
     "HistogramMachine",
     "Layout",
     "Line",
+    "Loloha",
     "Mean",
     "MeanMechanism",
     "Mechanism",

@@ -27,6 +27,7 @@ READ_MORE = {
     "evaluate": "[SDMetrics' scores](sdmetrics.md)",
     "histogram": "[histograms for many consumers](../explanation/histograms.md)",
     "central": "[central release](../explanation/central-release.md)",
+    "panel": "[panels](../explanation/panels.md)",
     "serve": "[your first campaign](../tutorial/first-campaign.md), [operate a collector](../how-to/operate-a-collector.md)",
     "campaign": "[a campaign's life](../how-to/operate-a-collector.md#a-campaigns-life)",
     "store": "[when things go wrong](../how-to/when-things-go-wrong.md)",

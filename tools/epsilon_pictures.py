@@ -1,8 +1,9 @@
-"""Draws the pictures of docs/explanation/choosing-epsilon.md and prints its table.
+"""Draws the pictures of choosing-epsilon.md and panels.md in docs/explanation; prints their tables.
 
 python -m tools.epsilon_pictures            # about half a minute
 
-The figures are forecasts for a survey of six questions with five answers each.
+The figures of choosing-epsilon.md are forecasts for a survey of six questions with five answers
+each, those of panels.md the laws of mechanisms.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import dither
 from dither.display import WIDTH, drawing, label, stand_alone
+from dither.mechanisms.local_hash import LocalHash
+from dither.mechanisms.loloha import Loloha
 from dither.notice import certainty
 from dither.planner import predict, reference_population
 from dither.release.charts import HEIGHT, Line, line_plot
@@ -21,6 +24,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PEOPLE = (1_000, 10_000, 100_000, 1_000_000)
 QUESTIONS, ANSWERS = 6, 5
 REPEATS = 12
+# A panel about one question with 20 answers.
+PANEL_CELLS, PANEL_EPSILON, PANEL_PEOPLE = 20, 4.0, 10_000
+PANEL_WAVES = (2, 3, 6, 12, 24, 52)
 
 
 def survey() -> dither.Schema:
@@ -44,6 +50,30 @@ def half_widths() -> dict[float, dict[int, float]]:
     }
 
 
+def lifetimes() -> list[Line]:
+    """The exact lifetime epsilon by waves: of noise for six waves, and the permanent answers'."""
+    six = Loloha.for_epsilon(PANEL_CELLS, PANEL_EPSILON, 6)
+    exact = []
+    for waves in (1, 2, 4, 6, 8, 10, 12):
+        panel = Loloha(PANEL_CELLS, 2, six.permanent_other, six.wave_other, waves)
+        exact.append((float(waves), panel.epsilon, panel.epsilon, panel.epsilon))
+    bound = [
+        (waves, six.values_epsilon, six.values_epsilon, six.values_epsilon) for waves, *_ in exact
+    ]
+    return [Line(0, exact), Line(1, bound)]
+
+
+def wave_errors() -> dict[int, tuple[float, float]]:
+    """Standard errors by waves, in points: of a panel, and of different people in each wave."""
+    fresh = LocalHash.for_epsilon(PANEL_CELLS, PANEL_EPSILON)
+    found = {}
+    for waves in PANEL_WAVES:
+        panel = Loloha.for_epsilon(PANEL_CELLS, PANEL_EPSILON, waves)
+        variances = panel.variance(0.0, PANEL_PEOPLE), waves * fresh.variance(0.0, PANEL_PEOPLE)
+        found[waves] = (100 * variances[0] ** 0.5, 100 * variances[1] ** 0.5)
+    return found
+
+
 def write(
     name: str, lines: list[Line], titles: tuple[str, str], legend: list[str], **log: bool
 ) -> None:
@@ -59,7 +89,7 @@ def write(
 
 
 def main() -> None:
-    """Draw both pictures and print the table."""
+    """Draw the pictures and print the tables."""
     steps = [i / 10 for i in range(1, 81)]
     sure = [(e, c, c, c) for e in steps for c in [100 * certainty(e)]]
     write("certainty.svg", [Line(0, sure)], ("epsilon", "certainty, %"), [])
@@ -74,6 +104,10 @@ def main() -> None:
     for people in PEOPLE:
         cells = " | ".join(f"\u00b1{100 * found[epsilon][people]:.2g}" for epsilon in EPSILONS)
         print(f"| {people:,} | {cells} |")
+    legend = ["all histories", "histories that change at the same waves"]
+    write("panel-lifetime.svg", lifetimes(), ("waves", "lifetime epsilon"), legend)
+    for waves, errors in wave_errors().items():
+        print(f"| {waves} | {errors[0]:.1f} | {errors[1]:.1f} |")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ What to use when:
     dither.publish(table, epsilon=4.0)                 a synthetic table, and answers with intervals
     dither.Synthesiser(epsilon=4.0).fit(df).sample()   the same as a scikit-learn estimator
     dither.histogram(values, consumers=[3, 5, 7], ...) histograms of one number; dither.several_values for lists of numbers
+    dither.panel(table, person="id", time="week", ...)  answers that change over time, simulated
     dither.discover(texts, epsilon=4.0, top=20)        frequent words, addresses, products that nobody listed
     dither.evaluate(real, synthetic)                   how far a synthetic table is from a real one
     dither.central_release(table, epsilon=1.0)         another trust model: a curator holds the whole table
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from dither._histogram import several_values as several_values
     from dither._mechanism import LocalMechanism as LocalMechanism
     from dither._mechanism import mechanism as mechanism
+    from dither._panel import panel as panel
     from dither._publish import publish as publish
     from dither._synthesiser import Synthesiser as Synthesiser
     from dither.central.curator import central_release as central_release
@@ -91,6 +93,7 @@ _HOMES = {
     "load_release": "dither.release",
     "load_schema": "dither.schema",
     "mechanism": "dither._mechanism",
+    "panel": "dither._panel",
     "publish": "dither._publish",
     "several_values": "dither._histogram",
 }

@@ -46,6 +46,7 @@ ADVICE = {
     "inside-a-bin": "ask from one edge of a bin to another",
     "outside-the-domain": "check the number against the schema",
     "range-from-data": "state the range from public knowledge",
+    "waves-cost": "ask a different group of people in each wave, unless changes within the same people matter",
     "nothing-found": "ask more people, use a larger epsilon, or state the alphabet and fewer bytes",
     "dropped": "count missing answers as a value, or fill the gaps",
 }

@@ -8,7 +8,7 @@ from tools.command_line import commands
 CONTRACT = {
     "publish": "--epsilon --method --schema --population --rows --seed --set --replicates --columns --drop"
     " --missing --format --overwrite -o",
-    "query": "--given --by --mean --json",
+    "query": "--given --by --mean --json --wave",
     "plan": "--schema --participants --epsilon --dependence --method --json",
     "evaluate": "--json",
     "schema infer": "-o",
@@ -16,6 +16,7 @@ CONTRACT = {
     "compare": "--epsilon --methods",
     "histogram": "--column --bins --epsilon --method --low --high --range --quantiles --seed --json -o",
     "central": "--method --columns --epsilon --seed -o",
+    "panel": "--person --time --columns --epsilon-lifetime --epsilon-first --seed --json --overwrite -o",
     "audit": "--mechanism --json",
     "bench": "--quick",
     "tally": "--plan --engine -o --json",

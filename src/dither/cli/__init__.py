@@ -55,6 +55,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "number_questions:ask",
         "Query a saved histogram: other bins, ranges and quantiles.",
     ),
+    "panel": (
+        "panel:panel",
+        "Simulate a panel: answers that change over time, with one lifetime guarantee.",
+    ),
     "discover": (
         "discover:discover",
         "Find the frequent values of a text column that nobody listed.",

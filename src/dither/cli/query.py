@@ -132,6 +132,9 @@ def query(
             metavar="ATTR:LEVELS", help="quantiles of a number, such as age:0.25,0.5,0.75"
         ),
     ] = None,
+    wave: Annotated[
+        str | None, typer.Option(help="in a panel: the wave, a value of its time column")
+    ] = None,
     level: Annotated[float, typer.Option(help="of the intervals")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="with --by: intervals that hold all together")
@@ -159,7 +162,14 @@ def query(
     dither query out "sex == 'Male'" --mean hours_per_week
 
     dither query out --quantile age,0.5
+
+    dither query panel "mood == 'good'" --wave 3
     """
+    release = None
+    if wave is not None:
+        release = load_release(directory)
+        if where is by is mean is quantile is quantiles is None and len(release.schema) == 1:
+            by = release.schema.names[0]
     asked = _Asked(where, given, by, mean, quantile, quantiles, level, simultaneous)
     asked.check()
     if as_json and as_csv:
@@ -169,13 +179,14 @@ def query(
             "there is no question: give WHERE, --by, --mean, --quantile or --quantiles",
             where="WHERE",
         )
-    release = load_release(directory)
+    if release is None:
+        release = load_release(directory)
     if asked.nothing:
         _overview(release, directory)
         return
     with progress_bar(quiet) as progress:
         advised = progress if quiet else _Advised(progress)
-        answer = asked.answer(release, release.content.questions(release, advised))
+        answer = asked.answer(release, release.questions_at(wave, advised))
     if as_json:
         print(json.dumps(answer.to_json(), allow_nan=False))
     elif as_csv:
@@ -259,10 +270,12 @@ def _overview(release: Release, directory: Path) -> None:
     console.print(f"{_plain(repr(release))}\nAttributes and their values:", soft_wrap=True)
     for attribute in release.schema:
         console.print(f"  {_plain(_line(attribute))}", soft_wrap=True)
-    console.print(
-        f"Ask such as: dither query {_plain(str(directory))} --by {_plain(release.schema.names[0])}",
-        soft_wrap=True,
-    )
+    example = f"dither query {_plain(str(directory))} --by {_plain(release.schema.names[0])}"
+    if release.kind == "panel":
+        waves = ", ".join(map(str, release.panel.waves))
+        console.print(f"Waves ({_plain(release.panel.time)}): {_plain(waves)}", soft_wrap=True)
+        example += f" --wave {_plain(str(release.panel.waves[-1]))}"
+    console.print(f"Ask such as: {example}", soft_wrap=True)
     console.print("'dither query --help' shows how questions are written.")
 
 

@@ -16,6 +16,7 @@ from dither.release.folder import check_target
 from dither.release.inference import Combined, Family, Regression, combine
 from dither.release.intervals import Bootstrap, Interval
 from dither.release.number import ConsumerHistogram, NumberContent
+from dither.release.panel import PanelContent
 from dither.release.query.answer import Answer, AnswerRow, AnswerTable
 from dither.release.query.expression import Reader
 from dither.release.release import Release, load_release
@@ -44,6 +45,7 @@ __all__ = [
     "Family",
     "Interval",
     "NumberContent",
+    "PanelContent",
     "Questions",
     "Reader",
     "Regression",

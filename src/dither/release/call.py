@@ -264,7 +264,10 @@ COMMANDS = {
     "several_values": "histogram",
     "central_release": "central",
     "discover": "discover",
+    "panel": "panel",
 }
+# Functions of whole tables; the others take the values of one column.
+_OF_TABLES = ("central_release", "panel")
 # Arguments whose option has another name.
 _OPTION_NAMES = {"most": "values_per_person"}
 
@@ -324,13 +327,12 @@ def _argument(table: str) -> str:
 
 def _python_again(call: JsonMapping) -> str:
     """The Python code that repeats such a record; unnamed data are `values` or `table`."""
+    left_out = ("function",) if call["function"] in _OF_TABLES else ("function", "column", "person")
     given = {
-        name: value
-        for name, value in call.items()
-        if value is not None and name not in ("function", "column", "person")
+        name: value for name, value in call.items() if value is not None and name not in left_out
     }
     table = given.pop("table", None)
-    if call["function"] != "central_release":
+    if call["function"] not in _OF_TABLES:
         return _python(call["function"], "values", given)
     return _python(call["function"], repr(table) if table else "table", given)
 

@@ -1,8 +1,9 @@
 """What every kind of release provides: its questions, its files, its report and its guarantee.
 
-A `Release` is an envelope of facts around one `Content`. There are three kinds: a model over the
+A `Release` is an envelope of facts around one `Content`. There are four kinds: a model over the
 attributes of a table (`TableContent`), the cells of one number with its consumers' histograms
-(`NumberContent`), and the cells of a trusted curator's histogram (`CellsContent`).
+(`NumberContent`), the cells of a trusted curator's histogram (`CellsContent`), and the reports of a
+panel (`PanelContent`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dither.release.release import Release
     from dither.release.report import ReportBody
 
-Kind = Literal["table", "number", "cells"]
+Kind = Literal["table", "number", "cells", "panel"]
 
 
 class Questions(Protocol):
@@ -145,9 +146,11 @@ _ABOUT: dict[Kind, str] = {
     "table": "a release of a table",
     "number": "a release of one number",
     "cells": "a release of a trusted curator",
+    "panel": "a panel",
 }
 _OFFERS: dict[Kind, str] = {
     "table": "query, table, mean, quantile, marginal, count and synthetic",
     "number": "query, table, mean, quantile, marginal, count and consumers",
     "cells": "query, table, mean, quantile, marginal, count and synthetic",
+    "panel": "query and table of a wave, change and trend",
 }

@@ -1,4 +1,4 @@
-"""Releases: one envelope of facts around a model, a number's cells or a curator's cells."""
+"""Releases: one envelope of facts around a model, a number's cells, a curator's cells or a panel."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ from dither.release.intervals import Bootstrap
 from dither.release.manipulation import manipulation_notes
 from dither.release.misfit import misfit_notes
 from dither.release.number import ConsumerHistogram, NumberContent
+from dither.release.panel import PanelContent
 from dither.release.prior import read_prior
 from dither.release.query.answer import Answer, AnswerTable
 from dither.release.query.expression import Where
@@ -79,10 +80,13 @@ from dither.schema.table import (
 from dither.types import JsonMapping, JsonObject, NativeTable, Progress
 
 MAX_TABLES = 99
-_CONTENTS: dict[str, type[TableContent] | type[NumberContent] | type[CellsContent]] = {
+_CONTENTS: dict[
+    str, type[TableContent] | type[NumberContent] | type[CellsContent] | type[PanelContent]
+] = {
     "table": TableContent,
     "number": NumberContent,
     "cells": CellsContent,
+    "panel": PanelContent,
 }
 FILES = (
     MANIFEST,
@@ -305,7 +309,7 @@ class Release:
 
     @property
     def kind(self) -> str:
-        """The kind of content: "table", "number" or "cells"."""
+        """The kind of content: "table", "number", "cells" or "panel"."""
         return self.content.kind
 
     @property
@@ -443,6 +447,17 @@ class Release:
             raise unanswerable(self.content.kind, "cells of a curator")
         return self.content
 
+    @property
+    def panel(self) -> PanelContent:
+        """The content of a panel: its waves, reports and guarantees.
+
+        Raises:
+            QuestionError: The release is of another kind.
+        """
+        if not isinstance(self.content, PanelContent):
+            raise unanswerable(self.content.kind, "waves")
+        return self.content
+
     def _table(self, part: str) -> TableContent:
         if not isinstance(self.content, TableContent):
             raise unanswerable(self.content.kind, part)
@@ -509,7 +524,14 @@ class Release:
         names = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         return self.content.marginal(self, names)
 
-    def query(self, where: Where | None, given: Where | None = None, level: float = 0.95) -> Answer:
+    def query(
+        self,
+        where: Where | None,
+        given: Where | None = None,
+        level: float = 0.95,
+        *,
+        wave: object = None,
+    ) -> Answer:
         """The share of people for whom `where` holds, among those for whom `given` holds.
 
         A table without replicates makes them at the first question and keeps them.
@@ -520,6 +542,7 @@ class Release:
                 ["Bachelors", "Masters"], "age": (30, 50)}` (the upper end not included).
             given: Among which people, in the same form; all if omitted.
             level: The level of the interval.
+            wave: In a panel, a value of the time column.
 
         Returns:
             The share with its interval, the number of people and warnings. Two answers of one
@@ -531,7 +554,7 @@ class Release:
         >>> 0.6 < men.low < men.estimate < men.high < 0.75
         True
         """
-        return self._questions.query(where, given, level)
+        return self.questions_at(wave).query(where, given, level)
 
     def table(
         self,
@@ -540,6 +563,7 @@ class Release:
         given: Where | None = None,
         level: float = 0.95,
         simultaneous: bool = False,
+        wave: object = None,
     ) -> AnswerTable:
         """The share of people with each combination of values, among those for whom `given` holds.
 
@@ -551,13 +575,68 @@ class Release:
             simultaneous: Whether the intervals cover all rows at once. Each then has the level
                 `level ** (1 / rows)`, which suffices however the rows' errors are correlated
                 (Sidak 1967).
+            wave: In a panel, a value of the time column.
 
         >>> import dither
         >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
         >>> [row.values for row in release.table("sex", "income").rows]
         [('Female', '<=50K'), ('Female', '>50K'), ('Male', '<=50K'), ('Male', '>50K')]
         """
-        return self._questions.table(_names(by), where, given, level, simultaneous)
+        questions = self.questions_at(wave)
+        return questions.table(_names(by), where, given, level, simultaneous)
+
+    def change(
+        self, first: object, second: object, where: Where | None, level: float = 0.95
+    ) -> Answer:
+        """How much a share of a panel's people changed from one wave to another.
+
+        People who answered in both waves have the same permanent noise in both, which the
+        interval takes into account.
+
+        Args:
+            first: A value of the time column.
+            second: Another one.
+            where: Which people; see `query`.
+            level: The level of the interval.
+
+        Returns:
+            The share in the second wave less that in the first.
+
+        Raises:
+            QuestionError: The release is no panel, or the question is about several attributes.
+            ParameterError: There is no such wave.
+        """
+        return self.panel.change(self, first, second, where, level)
+
+    def trend(
+        self, where: Where | None, level: float = 0.95, *, simultaneous: bool = True
+    ) -> AnswerTable:
+        """A share of a panel's people in every wave.
+
+        Args:
+            where: Which people; see `query`.
+            level: The level of the intervals.
+            simultaneous: Whether the intervals cover all waves at once.
+
+        Raises:
+            QuestionError: The release is no panel, or the question is about several attributes.
+        """
+        return self.panel.trend(self, where, level, simultaneous)
+
+    def questions_at(self, wave: object = None, progress: Progress | None = None) -> Questions:
+        """What answers questions about the release, or about one wave of a panel.
+
+        Args:
+            wave: A value of a panel's time column; None for other kinds of releases.
+            progress: See `publish`; used where answers need replicates.
+
+        Raises:
+            QuestionError: A wave is given, and the release is no panel.
+            ParameterError: A panel has no such wave, or none is given.
+        """
+        if wave is not None:
+            return self.panel.at(self, wave)
+        return self._questions if progress is None else self.content.questions(self, progress)
 
     @overload
     def mean(
