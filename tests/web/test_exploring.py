@@ -211,7 +211,7 @@ def test_many_values_share_positions_and_the_work_is_bounded(release: Release) -
         (View(figure="mean"), "choose the attribute"),
         (View(figure="mean", of="way"), "way"),
         (View(figure="most"), "must be one of"),
-        (View(versus=(Group("member", 0), Group("member", 1))), "choose one attribute"),
+        (View(versus=(Group("member", 0), Group("member", 1))), "choose one question"),
         (View(by=("way",), versus=(Group("member", 0), Group("member", 9))), "no value"),
         (View(figure="median", of="age", versus=(Group("way", 0), Group("way", 1))), "subtracted"),
     ):
