@@ -504,7 +504,14 @@ class Release:
         return self.number.consumers
 
     def consumer(self, name: str) -> ConsumerHistogram:
-        """A consumer's histogram of one number, by name."""
+        """A consumer's histogram of one number, by name.
+
+        Args:
+            name: The consumer's name.
+
+        Returns:
+            The consumer's histogram.
+        """
         return self.number.consumer(name)
 
     def marginal(self, attributes: Sequence[str] | str) -> Marginal:
@@ -577,6 +584,9 @@ class Release:
                 (Sidak 1967).
             wave: In a panel, a value of the time column.
 
+        Returns:
+            A row with share and interval for each combination of values.
+
         >>> import dither
         >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["sex", "income"], rows=10)
         >>> [row.values for row in release.table("sex", "income").rows]
@@ -617,6 +627,9 @@ class Release:
             where: Which people; see `query`.
             level: The level of the intervals.
             simultaneous: Whether the intervals cover all waves at once.
+
+        Returns:
+            The shares by wave, with a band that holds together.
 
         Raises:
             QuestionError: The release is no panel, or the question is about several attributes.
@@ -671,8 +684,8 @@ class Release:
     ) -> Answer | AnswerTable:
         """The mean of an attribute's numbers over the people for whom `where` and `given` hold.
 
-        Missing answers are left out. People are taken as evenly spread inside each bin; a
-        warning states how much that can matter.
+        Missing answers are left out. The estimate takes people as evenly spread inside each bin;
+        the interval covers any place of people in their bins.
 
         Args:
             attribute: An attribute of numbers; may be omitted if there is one alone.
@@ -681,6 +694,9 @@ class Release:
             level: The level of the interval.
             by: Attributes; the mean of each combination of their values is then given as an
                 `AnswerTable`.
+
+        Returns:
+            The mean with its interval; with `by` a table with a mean for each group.
 
         >>> import dither
         >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
@@ -723,6 +739,9 @@ class Release:
             where: Which people; all if omitted.
             level: The level of the intervals.
 
+        Returns:
+            The number below which that share lies; with several levels a table.
+
         >>> import dither
         >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
         >>> 33 < release.quantile("age", 0.5).estimate < 41
@@ -741,6 +760,9 @@ class Release:
             attribute: An attribute of numbers; may be omitted if there is one alone.
             where: Which people; all if omitted.
             level: The level of the interval.
+
+        Returns:
+            The median with its interval.
         """
         return self.quantile(attribute or self._only_attribute(), 0.5, where, level)
 
@@ -760,6 +782,9 @@ class Release:
             where: Which people; see `query`.
             given: A further condition.
             level: The level of the interval (delta method).
+
+        Returns:
+            The standard deviation with its interval.
 
         >>> import dither
         >>> release = dither.publish("adult", epsilon=8.0, method="independent", columns=["age", "sex"], rows=10)
@@ -788,6 +813,9 @@ class Release:
             given: A further condition.
             level: The level of the interval (delta method).
 
+        Returns:
+            The correlation with its interval.
+
         >>> import dither
         >>> release = dither.publish("adult", epsilon=8.0, method="calm", columns=["age", "hours_per_week"], rows=10)
         >>> -0.2 < release.corr("age", "hours_per_week").estimate < 0.4
@@ -801,6 +829,9 @@ class Release:
         Args:
             where: Which people; see `query`.
             level: The level of the interval.
+
+        Returns:
+            The number of people with its interval.
         """
         return self._questions.count(where, level)
 
@@ -861,6 +892,9 @@ class Release:
             count: How many tables, from 2 on; at most as many as replicates if these are stored.
             seed: The seed of the drawn rows; by default one from the operating system.
 
+        Returns:
+            The tables, of the synthetic table's kind.
+
         >>> import dither
         >>> release = dither.publish("adult", epsilon=4.0, method="independent", columns=["age", "sex"], rows=10)
         >>> len(release.tables(3))
@@ -899,6 +933,15 @@ class Release:
 
         They are saved with it, so that every later question is answered from the same ones and in
         milliseconds. Other kinds than tables have their intervals without them.
+
+        Args:
+            count: How many fits are made.
+            seed: The seed of the redrawn answers, which are no one's.
+            effort: "quick" to fit with fewer starts, "full" to fit exactly like the release.
+            progress: True for a bar, or a function that is called after each fit.
+
+        Returns:
+            The release with its replicates.
         """
         content = self._table("replicates")
         with followed(progress) as show:
@@ -921,6 +964,12 @@ class Release:
 
         The table has the release's schema: a file, a bundled dataset's name or a table in memory.
         The synthetic table is drawn again; replicates are not carried over.
+
+        Args:
+            prior: The public table, or its file or bundled name.
+
+        Returns:
+            The release with the average.
         """
         state = self._table("prior").state
         if state is None:
@@ -957,6 +1006,9 @@ class Release:
                 each value or tuple of values; numbers are divided by their sum. Values that
                 are left out have nobody.
             seed: The seed of the new synthetic rows; by default one from the operating system.
+
+        Returns:
+            The raked release, with replicates.
 
         Raises:
             ParameterError: A value is unknown, or the totals contradict each other.
@@ -998,19 +1050,38 @@ class Release:
         )
 
     def to_arrow(self) -> NativeTable:
-        """The synthetic table as a PyArrow table."""
+        """The synthetic table as a PyArrow table.
+
+        Returns:
+            The table.
+        """
         return to_arrow(self.synthetic)
 
     def to_pandas(self) -> NativeTable:
-        """The synthetic table as a pandas DataFrame."""
+        """The synthetic table as a pandas DataFrame.
+
+        Returns:
+            The table.
+        """
         return as_pandas(self.to_arrow())
 
     def to_polars(self) -> NativeTable:
-        """The synthetic table as a polars DataFrame."""
+        """The synthetic table as a polars DataFrame.
+
+        Returns:
+            The table.
+        """
         return as_polars(self.to_arrow())
 
     def plot(self, attributes: Sequence[str] | str | None = None) -> Picture:
-        """The distribution of some attributes, or the dependences of a table, for a notebook."""
+        """The distribution of some attributes, or the dependences of a table, for a notebook.
+
+        Args:
+            attributes: One attribute, or two or more; by default all dependences.
+
+        Returns:
+            A picture that notebooks show; `save` writes it as SVG.
+        """
         if attributes is not None:
             return self.marginal(attributes).plot()
         self._table("dependences to plot")
@@ -1035,6 +1106,16 @@ class Release:
         `Release.tables` draws them are in synthetic-01.parquet and so on. Either all of it appears or nothing
         changes. A simulation's report that shows the truth can be read by its owner alone (mode
         0600).
+
+        Args:
+            directory: The folder, new or empty.
+            clock: The clock of the stages' times.
+            form: The format of the synthetic tables.
+            overwrite: Whether an earlier release in the folder is replaced.
+            tables: How many further synthetic tables are written.
+
+        Returns:
+            The folder.
 
         Raises:
             InputError: The folder has something in it, unless that is an earlier release and
@@ -1063,11 +1144,22 @@ class Release:
 
     @classmethod
     def load(cls, directory: str | Path) -> Release:
-        """Read a saved release; see `dither.load_release`."""
+        """Read a saved release; see `dither.load_release`.
+
+        Args:
+            directory: The folder.
+
+        Returns:
+            The release.
+        """
         return load_release(directory)
 
     def report(self) -> str:
-        """The report, one HTML page without any outside resource."""
+        """The report, one HTML page without any outside resource.
+
+        Returns:
+            The page as HTML.
+        """
         return render_body(self, self.content.report(self))
 
     def _timed(self, stage: str, seconds: float) -> Release:
