@@ -164,6 +164,9 @@ class Collector:
         self._process.send_signal(signal.SIGCONT)
 
     def is_ready(self) -> bool:
+        # A collector that starts while its database is away ends; the shipped unit starts it again.
+        if self._process.poll() is not None:
+            self.start()
         with suppress(OSError, http.client.HTTPException):
             return request(self.port, "GET", "/ready")[0] == 200
         return False

@@ -170,8 +170,10 @@ def test_open_a_file(tmp_path):
         _, schema, notes = open_table(path, given)
         assert schema["b"].kind == "numeric"
         assert notes == []
-    with pytest.raises(SchemaError, match="not dict"):
+    with pytest.raises(SchemaError, match="'a' must be an object with a kind"):
         open_table(path, {"a": 1})
+    with pytest.raises(SchemaError, match="not int"):
+        open_table(path, 1)
     with pytest.raises(SchemaError, match=r"gone\.json"):
         open_table(path, "gone.json")
 
