@@ -81,17 +81,18 @@ class Comers:
                     report = report_of(plan, self.held, token, noise=noise)
                     body = envelope_of(self.campaign, plan, [token], noise)
                 answer = caller.upload(self.campaign, body)
+                # An answer cut short by the kill is none: the same bytes are sent again.
+                results = json.loads(answer.body).get("results", ["none"])
             except (Unreachable, ValueError, KeyError):
                 time.sleep(0.02)
                 continue
             if answer.status in (429, 503):
                 time.sleep(0.02)
                 continue
-            self._note(token, plan.round, report.payload, answer.status, answer.body)
+            self._note(token, plan.round, report.payload, answer.status, results[0])
             return
 
-    def _note(self, token: bytes, number: int, payload: bytes, status: int, said: bytes) -> None:
-        result = json.loads(said).get("results", ["none"])[0]
+    def _note(self, token: bytes, number: int, payload: bytes, status: int, result: str) -> None:
         earlier = self.stored.get(token)
         if status in (200, 201) and (earlier is None or earlier == (number, payload)):
             self.stored[token] = (number, payload)
@@ -100,7 +101,7 @@ class Comers:
         elif not (
             result == ("answered" if earlier and earlier[0] < number else "conflict") and earlier
         ):
-            self.wrong.append((token, earlier, number, status, said))
+            self.wrong.append((token, earlier, number, status, result))
 
     def stop(self) -> None:
         self.stopping.set()
