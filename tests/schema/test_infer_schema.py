@@ -177,6 +177,7 @@ def test_a_constant_that_varies_is_an_error():
         ("account", np.random.default_rng(0).integers(10**8, 10**9, 500), True),
         ("people", np.random.default_rng(0).integers(10**4, 10**9, 500), False),
         ("year", np.arange(1800, 2000), False),
+        ("id", np.arange(1001, 1900, 2), True),
         ("n", np.arange(63), False),
         ("share", np.arange(500) / 7, False),
     ],

@@ -543,10 +543,11 @@ def _check_key(name: str, values: Floats) -> None:
     They do if the column's name says so, if they increase from row to row, if they are long and
     all of one length, or if independent draws from so narrow a range would almost surely repeat:
     n draws among m values have no repeat with a probability of at most exp(-n (n - 1) / 2 m) for
-    every distribution. Years are not identifiers.
+    every distribution. Years are not identifiers, unless the name says so.
     """
     low, high = float(values.min()), float(values.max())
-    years = low >= _FIRST_YEAR and high <= _LAST_YEAR
+    named = _KEY_NAME.search(name) is not None
+    years = low >= _FIRST_YEAR and high <= _LAST_YEAR and not named
     if years or not (values == np.rint(values)).all():
         return
     count = len(values)
@@ -557,9 +558,7 @@ def _check_key(name: str, values: Floats) -> None:
         reason = (
             f"an identifier: {count:,} numbers of {len(f'{low:.0f}')} digits, none of them twice"
         )
-    elif _KEY_NAME.search(name) is not None or count * (count - 1) / 2 > SETTINGS.key_exponent * (
-        high - low + 1
-    ):
+    elif named or count * (count - 1) / 2 > SETTINGS.key_exponent * (high - low + 1):
         reason = f"an identifier: {count:,} whole numbers, none of them twice"
     else:
         return
