@@ -3,7 +3,7 @@
 # make messages  extracts the texts of pages into src/dither/locale and says which are not translated
 # make pages-check  pages of the demonstration by the Nu validator and Lighthouse, which npm fetches
 # make pictures  the screenshots in docs/pictures, made anew
-# make check  the fast lane, under two minutes on two idle cores: linters, types, layers and the tests not marked slow
+# make check  the fast lane, about two and a half minutes on two idle cores: linters, types, layers and the tests not marked slow
 # make test   linters, types, layers and the whole test suite
 # make docs   the documentation site into site/, without network: broken links, pages in no menu and notebooks that fail end it
 # make bench  the mechanisms against other libraries, quick (BENCH=full for the long one); dither bench NAME for the others
