@@ -192,7 +192,7 @@ def bench(size: Size = "full", data_dir: object = None) -> Bench:
         "Values follow a Zipf law with exponent 1.5. PEM takes the best 50 of every round, without a "
         "threshold, by its fast local hashing with 500 hash functions."
     )
-    return Bench("discover", "Values that nobody listed", about, (study,), size)
+    return Bench("discover", "Values that no schema lists", about, (study,), size)
 
 
 def _left_out(strings: int, people: int, method: str, seed: int, **_: object) -> bool:

@@ -24,7 +24,7 @@ What to use when:
     dither.Synthesiser(epsilon=4.0).fit(df).sample()   the same as a scikit-learn estimator
     dither.histogram(values, consumers=[3, 5, 7], ...) histograms of one number; dither.several_values for lists of numbers
     dither.panel(table, person="id", time="week", ...)  answers that change over time, simulated
-    dither.discover(texts, epsilon=4.0, top=20)        frequent words, addresses, products that nobody listed
+    dither.discover(texts, epsilon=4.0, top=20)        frequent words, addresses, products that no schema lists
     dither.evaluate(real, synthetic)                   how far a synthetic table is from a real one
     dither.central_release(table, epsilon=1.0)         another trust model: a curator holds the whole table
     dither.mechanism("oue", cells=16, epsilon=1.0)     one randomiser with its estimator, for a protocol of your own

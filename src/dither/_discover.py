@@ -33,7 +33,7 @@ from dither.simulate import drive, simulate, text_people
 from dither.types import Codes, Integers, JsonObject
 
 SUMMARY = (
-    "Frequent texts that nobody listed: prefixes over rounds by local hashing, then frequencies "
+    "Frequent texts that no schema lists: prefixes over rounds by local hashing, then frequencies "
     "from people who were not asked before."
 )
 REFERENCE = "Wang, Li, Jha, IEEE TDSC 2021 (PEM)"

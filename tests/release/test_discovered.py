@@ -1,4 +1,4 @@
-"""Releases of values that nobody listed: questions, folder, report, and awkward texts."""
+"""Releases of values that no schema lists: questions, folder, report, and awkward texts."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "discover": (
         "discover:discover",
-        "Find the frequent values of a text column that nobody listed.",
+        "Find the frequent values of a text column that no schema lists.",
     ),
     "central": (
         "central:central",

@@ -70,7 +70,7 @@ def discover(
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the frequent values of a text column that nobody listed, under local differential privacy.
+    """Find the frequent values of a text column that no schema lists, under local differential privacy.
 
     Each row is one participant, who answers once: in one of several rounds about ever longer prefixes,
     or in the last round about the values found. Shares come from the last round only. Longer values,

@@ -1,4 +1,4 @@
-"""Discovery: frequent texts that nobody listed, by extending prefixes over rounds.
+"""Discovery: frequent texts that no schema lists, by extending prefixes over rounds.
 
 Each round asks people who were not asked before which of the open prefixes their text
 begins with, at full epsilon, by local hashing. Prefixes that noise alone would hardly
